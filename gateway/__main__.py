@@ -1,0 +1,5 @@
+"""`python -m gateway` is `vlm-gateway`."""
+
+from gateway.cli import main
+
+main()

@@ -1,0 +1,53 @@
+"""What is budgeted, and amounts of it.
+
+The four resources that a request holds at the engine. Bytes in this process (bodies, decoded pixels) and seats are
+budgeted too, each by a `Holdings` of its own, because they are taken and given back at other moments.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Resource(IntEnum):
+    """Index into every `Amounts`; the name in lower case is the metric label."""
+
+    KV_BLOCKS = 0
+    SEQUENCES = 1
+    ENCODER_TOKENS = 2
+    PREPROCESS_PIXELS = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Amounts(NamedTuple):
+    """One number per `Resource`, in its order: blocks, sequences, embeddings, pixels."""
+
+    kv_blocks: int = 0
+    sequences: int = 0
+    encoder_tokens: int = 0
+    preprocess_pixels: int = 0
+
+
+class Bounds(NamedTuple):
+    """A quantity that is known only within limits; all three are equal where it is exact.
+
+    Never-fits is decided on `lower`, reservations on `expected`.
+    """
+
+    lower: int
+    expected: int
+    upper: int
+
+    @classmethod
+    def exact(cls, value: int) -> "Bounds":
+        return cls(value, value, value)
+
+    def __add__(self, other: object) -> "Bounds":
+        """Sum bound by bound (not tuple concatenation); an int is exact."""
+        if isinstance(other, int):
+            return Bounds(self.lower + other, self.expected + other, self.upper + other)
+        if isinstance(other, Bounds):
+            return Bounds(self.lower + other.lower, self.expected + other.expected, self.upper + other.upper)
+        return NotImplemented

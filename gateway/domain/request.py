@@ -1,0 +1,70 @@
+"""A request as the decisions see it: a few fields, and where each image stands in the body.
+
+Pictures never enter these values, only spans into the body that came.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Half-open range of byte offsets into the body as it came."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """One image of the request and where it stands.
+
+    `ordinal` counts the request's images from 0 in the order in which the model sees them; `param` is the path for
+    errors, e.g. `messages[2].content[1].image_url.url`. `url` spans the JSON string of the URL, quotes included.
+    `is_bare_string` says that `image_url` was the string itself where vLLM wants an object.
+    `has_uuid` says that the part carries a `uuid`, which must not reach vLLM beside other bytes.
+    """
+
+    ordinal: int
+    message_index: int
+    part_index: int
+    param: str
+    url: Span
+    detail: str | None = None
+    is_bare_string: bool = False
+    has_uuid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOutline:
+    """One message: its role, the UTF-8 bytes of text that the template will render, the ordinals of its images."""
+
+    role: str
+    text_bytes: int
+    images: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VisionRequest:
+    """What admission needs of any request that makes the engine work.
+
+    `max_tokens` is the client's bound on the answer (None: the whole remainder of the context); `n` answers per
+    prompt, `prompts` prompts (more than one only for completions and embeddings), `prompt_token_ids` the number of
+    prompt tokens given as ids over all prompts, `extra_text_bytes` text outside messages that the template renders or
+    the engine reads (tools, tool choice, response format, plain prompts). `wants_output` is False for embeddings.
+    """
+
+    model: str | None
+    stream: bool = False
+    include_usage: bool = False
+    max_tokens: int | None = None
+    n: int = 1
+    prompts: int = 1
+    prompt_token_ids: int = 0
+    extra_text_bytes: int = 0
+    wants_output: bool = True
+    messages: tuple[MessageOutline, ...] = ()
+    images: tuple[ImageRef, ...] = ()
+
+    @property
+    def text_bytes(self) -> int:
+        return self.extra_text_bytes + sum(m.text_bytes for m in self.messages)

@@ -1,0 +1,1 @@
+"""What a served model is: its processor configuration, tokenizer and chat template."""

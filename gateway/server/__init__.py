@@ -1,0 +1,1 @@
+"""The HTTP side towards clients: door, routes, and the response that owns the lease."""

@@ -1,0 +1,1 @@
+"""The client side towards vLLM: sending, polling, discovery."""
