@@ -1,0 +1,247 @@
+"""Every setting, its default and its check, and where its value came from.
+
+Sources, strongest first: flag, environment (`GATEWAY_SECTION__NAME`), YAML file, default. A wrong or unknown name
+anywhere is an error that names the source and the field; all mistakes are reported at once. Nothing here decides
+about requests: app.py turns these values into the frozen policies of domain/.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PositiveFloat, PositiveInt, ValidationError
+
+from gateway.domain.image import ImageFormat
+
+ENVIRONMENT_PREFIX = "GATEWAY_"
+MIB = 1 << 20
+
+
+class SettingsError(Exception):
+    """The settings are unusable; the text lists every mistake, a line each."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerSettings(Section):
+    """The side towards clients."""
+
+    host: str = "0.0.0.0"  # noqa: S104  # a gateway that only the own host can reach serves nobody
+    port: Annotated[int, Field(ge=1, le=65_535)] = 8080
+    seats: Annotated[int, Field(ge=0, description="requests inside the gateway at once; 0 refuses all")] = 2048
+    max_body_bytes: PositiveInt = 32 * MIB
+    max_decoded_body_bytes: PositiveInt = 32 * MIB
+    body_min_bytes_per_second: Annotated[int, Field(ge=0)] = 16 * 1024
+    overload_status: Literal[429, 503, 529] | None = None
+
+
+class UpstreamSettings(Section):
+    """The vLLM server behind the gateway."""
+
+    url: HttpUrl = HttpUrl("http://127.0.0.1:8000")
+    connect_timeout_seconds: PositiveFloat = 5.0
+    first_byte_timeout_seconds: PositiveFloat = 120.0
+    gap_timeout_seconds: PositiveFloat = 120.0
+    total_timeout_seconds: PositiveFloat = 600.0
+    poll_seconds: PositiveFloat = 1.0
+
+
+class RemoteSettings(Section):
+    """Images by http(s) URL. Fetching is not yet supported: whatever the policy says, such parts are refused."""
+
+    policy: Literal["refuse", "inline"] = "refuse"
+    timeout_seconds: PositiveFloat = 5.0
+    max_redirects: Annotated[int, Field(ge=0)] = 3
+    allow_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    allow_ports: tuple[PositiveInt, ...] = (80, 443)
+
+
+class ImageSettings(Section):
+    """What an image may be. Limits left empty are the model's own."""
+
+    max_bytes: PositiveInt = 20 * MIB
+    max_pixels: PositiveInt = 50_000_000
+    max_aspect_ratio: PositiveFloat | None = None
+    min_side: PositiveInt | None = None
+    max_per_turn: PositiveInt | None = None
+    max_forwarded: PositiveInt | None = None
+    formats: frozenset[ImageFormat] = frozenset(ImageFormat)
+    verify: Literal["full", "header"] = "full"
+    remote: RemoteSettings = RemoteSettings()
+
+
+class ResizeSettings(Section):
+    """When images are made smaller."""
+
+    fit: Literal["shrink", "refuse"] = "shrink"
+    preset: Literal["off", "thumbnail", "ocr", "detail"] = "off"
+    max_tokens_per_image: PositiveInt | None = None
+    max_tokens_per_request: PositiveInt | None = None
+    honour_detail: bool = False
+
+
+class HistorySettings(Section):
+    """Which old images a long conversation loses."""
+
+    mode: Literal["when_needed", "always", "off"] = "when_needed"
+    keep: PositiveInt | None = None
+    grid: PositiveInt = 4
+    marker: Annotated[str, Field(min_length=1, max_length=200)] = "[image removed to fit the context]"
+
+
+class BudgetSettings(Section):
+    """Capacities. Those left empty are discovered, learned or derived from the memory limit."""
+
+    kv_blocks: PositiveInt | None = None
+    sequences: PositiveInt | None = None
+    encoder_tokens: PositiveInt | None = None
+    preprocess_backlog_seconds: PositiveFloat = 2.0
+    body_bytes: PositiveInt | None = None
+    decode_bytes: PositiveInt | None = None
+
+
+class QueueSettings(Section):
+    """How many requests may wait for a place, and for how long."""
+
+    requests: Annotated[int, Field(ge=0)] = 256
+    wait_seconds: PositiveFloat = 30.0
+
+
+class ModelSettings(Section):
+    """A served model, where its name alone does not tell."""
+
+    name: Annotated[str, Field(min_length=1)]
+    family: str | None = None
+    folder: str | None = None
+    processor: dict[str, object] | None = None
+
+
+class LogSettings(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    requests: bool = True
+
+
+class Settings(Section):
+    """The whole file."""
+
+    server: ServerSettings = ServerSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
+    images: ImageSettings = ImageSettings()
+    resize: ResizeSettings = ResizeSettings()
+    history: HistorySettings = HistorySettings()
+    budget: BudgetSettings = BudgetSettings()
+    queue: QueueSettings = QueueSettings()
+    models: tuple[ModelSettings, ...] = ()
+    log: LogSettings = LogSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings and, for every value that is not a default, the source that set it (dotted name → source)."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def load(
+    *,
+    file_text: str | None = None,
+    file_name: str = "",
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Merge the sources and check everything. Values of environment and flags are read as YAML scalars.
+
+    Raises SettingsError that names each mistake with its source.
+    """
+    problems: list[str] = []
+    sources = [
+        (f"file {file_name}", _flatten(_read_yaml(file_text, file_name))),
+        ("environment", _from_environment(environment or {}, problems)),
+        ("flag", {name: _scalar(f"flag {name}", value, problems) for name, value in (flags or {}).items()}),
+    ]
+    merged: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for source, values in sources:
+        merged |= values
+        origins |= dict.fromkeys(values, source)
+    try:
+        settings = Settings.model_validate(_nest(merged, problems, origins))
+    except ValidationError as error:
+        problems += [_sentence(tuple(e["loc"]), e["msg"], origins) for e in error.errors()]
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return Loaded(settings, origins)
+
+
+def _read_yaml(text: str | None, name: str) -> Mapping[str, object]:
+    if text is None:
+        return {}
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"file {name}: not YAML: {error}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise SettingsError(f"file {name}: must hold sections such as 'server:', not {type(tree).__name__}")
+    return tree
+
+
+def _flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and value:
+            flat |= _flatten(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, object]:
+    # Kubernetes puts GATEWAY_PORT and the like into pods beside a Service called gateway; ours always hold "__".
+    names = sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and "__" in name)
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."): _scalar(name, environment[name], problems)
+        for name in names
+    }
+
+
+def _scalar(name: str, text: str, problems: list[str]) -> object:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        problems.append(f"{name}: {text!r} is not a YAML value; quote it")
+        return None
+
+
+def _nest(flat: Mapping[str, object], problems: list[str], origins: Mapping[str, str]) -> dict[str, object]:
+    tree: dict[str, object] = {}
+    for name, value in flat.items():
+        *sections, last = name.split(".")
+        node = tree
+        for section in sections:
+            below = node.setdefault(section, {})
+            if not isinstance(below, dict):
+                problems.append(f"{name} ({origins[name]}): {section} is set to a plain value elsewhere")
+                break
+            node = below
+        else:
+            node[last] = value
+    return tree
+
+
+def _sentence(location: Sequence[int | str], message: str, origins: Mapping[str, str]) -> str:
+    names = [str(part) for part in location]
+    dotted = ".".join(names)
+    beginnings = [".".join(names[:length]) for length in range(len(names), 0, -1)]
+    source = next((origins[name] for name in beginnings if name in origins), None) or next(
+        (origin for name, origin in origins.items() if name.startswith(f"{dotted}.")), "default"
+    )
+    wrong_name = "there is no such setting" if message == "Extra inputs are not permitted" else message
+    return f"{dotted} ({source}): {wrong_name}"
