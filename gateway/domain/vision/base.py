@@ -10,19 +10,29 @@ class UnservableImageError(ValueError):
     """The model's processor refuses this size whatever the budget (aspect ratio, zero side); the text says why."""
 
 
+class ProcessorConfigError(ValueError):
+    """A processor configuration that the model's own processor would refuse, or that this house cannot price."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"image processor configuration: {key} {problem}")
+        self.key = key
+
+
 @dataclass(frozen=True, slots=True)
 class ImageTokens:
     """What one image costs.
 
     `placeholder` prompt tokens inside the replacement, `markers` tokens that the chat template writes around it,
     `encoder` embeddings that the vision encoder makes (the unit of vLLM's encoder budget), `model_size` the size to
-    which the processor brings the image.
+    which the processor brings the image. `is_capped` says that the processor's own maximum made it so (rounding to the
+    grid alone does not).
     """
 
     placeholder: int
     markers: int
     encoder: int
     model_size: Size
+    is_capped: bool = False
 
     @property
     def prompt(self) -> int:
