@@ -1,0 +1,78 @@
+"""What passes between client and vLLM, and what does not."""
+
+import pytest
+
+from gateway.upstream.headers import answer_headers, request_headers
+
+
+def to_vllm(*pairs: tuple[bytes, bytes], key: str | None = None) -> list[tuple[bytes, bytes]]:
+    return request_headers(pairs, request_id="gw-1", upstream_key=key)
+
+
+ALWAYS = [(b"accept-encoding", b"identity"), (b"x-request-id", b"gw-1")]
+
+
+def test_end_to_end_headers_pass_in_order() -> None:
+    pairs = [
+        (b"content-type", b"application/json"),
+        (b"authorization", b"Bearer sk-client"),
+        (b"x-stainless-retry-count", b"0"),
+        (b"user-agent", b"OpenAI/Python"),
+        (b"user-agent", b"twice"),
+    ]
+    assert to_vllm(*pairs) == [*pairs, *ALWAYS]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"connection",
+        b"keep-alive",
+        b"transfer-encoding",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"host",
+        b"content-length",
+        b"accept-encoding",
+        b"expect",
+        b"x-data-parallel-rank",
+        b"x-request-id",
+        b"x-gateway-resize",
+        b"x-gateway-anything",
+    ],
+)
+def test_headers_of_the_hop_and_of_the_gateway_stay_here(name: bytes) -> None:
+    assert to_vllm((name, b"client's"), (b"accept", b"*/*")) == [(b"accept", b"*/*"), *ALWAYS]
+
+
+def test_headers_that_connection_names_stay_here() -> None:
+    pairs = [(b"connection", b"close, X-Secret"), (b"x-secret", b"1"), (b"x-open", b"2"), (b"connection", b"x-other")]
+    assert to_vllm(*pairs, (b"x-other", b"3")) == [(b"x-open", b"2"), *ALWAYS]
+
+
+def test_an_upstream_key_takes_the_place_of_the_clients_credentials() -> None:
+    pairs = [(b"authorization", b"Bearer sk-client"), (b"x-api-key", b"sk-client")]
+    assert to_vllm(*pairs, key="sk-engine") == [*ALWAYS, (b"authorization", b"Bearer sk-engine")]
+
+
+def test_answers_keep_what_is_end_to_end() -> None:
+    raw = [
+        (b"Content-Type", b"application/json"),
+        (b"Content-Length", b"12"),
+        (b"endpoint-load-metrics", b"TEXT x"),
+        (b"Date", b"now"),
+        (b"server", b"uvicorn"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Connection", b"X-Hop"),
+        (b"X-Hop", b"1"),
+        (b"X-Request-Id", b"gw-1"),
+        (b"x-gateway-reason", b"queue_full"),
+    ]
+    assert answer_headers(raw) == [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"12"),
+        (b"endpoint-load-metrics", b"TEXT x"),
+    ]
