@@ -1,0 +1,325 @@
+"""What a request will cost the engine, before anything is sent; and which requests can never fit.
+
+Only arithmetic over counts that others made: tokens of images (vision/), of text (a tokenizer or a learned ratio).
+What is held of which capacity belongs to holdings.py, what a request is likely to answer to learning.py.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImagePlan
+from gateway.domain.outcome import Reason
+from gateway.domain.quantities import Amounts, Bounds
+from gateway.domain.request import VisionRequest
+from gateway.domain.vision.base import ImageTokens, VisionFamily
+
+LARGEST_TOKEN_BYTES = 128
+"""No token of the vocabularies in use stands for more bytes (the longest are runs of 128 blanks)."""
+
+GROWTH_STEP_TOKENS = 64
+"""An answer that outgrows its reservation is charged in steps of this many tokens."""
+
+# Tokens that a chat template writes around each message, and once around the conversation (default system prompt,
+# opening of the answer, instructions for tools). Lower bounds are 0: a template may write nothing.
+_PER_MESSAGE = Bounds(0, 5, 16)
+_PER_CONVERSATION = Bounds(0, 8, 512)
+
+
+def _ceil_div(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What one engine can hold. None: unknown, and then neither enforced nor a reason for a 400.
+
+    `kv_blocks` is vLLM's `num_gpu_blocks` less the one block it keeps for itself. `kv_groups` counts the groups of
+    layers that each need blocks of their own; without knowledge of their layout every group is charged in full.
+    `has_kv_pool` is False for pooling servers without a KV cache.
+    """
+
+    max_model_len: int | None = None
+    kv_blocks: int | None = None
+    kv_block_tokens: int = 16
+    kv_groups: int = 1
+    encoder_budget_tokens: int | None = None
+    has_kv_pool: bool = True
+    prefix_caching: bool = True
+
+    @property
+    def kv_pool_tokens(self) -> int | None:
+        """Tokens that one request alone could keep, as far as its full-attention group goes."""
+        return None if self.kv_blocks is None or not self.has_kv_pool else self.kv_blocks * self.kv_block_tokens
+
+    @property
+    def admission_kv_blocks(self) -> int | None:
+        """Blocks that may be reserved: a twentieth of the pool stays free for answers that outgrow theirs."""
+        return None if self.kv_blocks is None or not self.has_kv_pool else self.kv_blocks - self.kv_blocks // 20
+
+
+class OutputGrowth(NamedTuple):
+    """How blocks grow with an answer beyond its reservation of `reserved_tokens` (over all answers of the request)."""
+
+    reserved_tokens: int = 0
+    block_tokens: int = 16
+    groups: int = 1
+
+    def blocks(self, generated_tokens: int) -> int:
+        """Blocks to hold beyond those reserved, once `generated_tokens` have been generated."""
+        excess = generated_tokens - self.reserved_tokens
+        if excess <= 0:
+            return 0
+        charged = _ceil_div(excess, GROWTH_STEP_TOKENS) * GROWTH_STEP_TOKENS
+        return self.groups * _ceil_div(charged, self.block_tokens)
+
+
+class ImageCost(NamedTuple):
+    """One image as it will be sent. `prompt_tokens` include the markers around it."""
+
+    param: str
+    size: Size
+    prompt_tokens: int
+    encoder_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCost:
+    """All that admission and `estimate` need to know.
+
+    `prompt_tokens` = text + images + ids over all `prompts`; `output_tokens` are reserved for each of the
+    `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
+    `prompt_param` is the path that errors about the whole prompt name.
+    """
+
+    prompt_tokens: Bounds
+    text_tokens: Bounds
+    visual_tokens: int
+    output_tokens: int
+    prompts: int
+    answers: int
+    amounts: Amounts
+    growth: OutputGrowth
+    images: tuple[ImageCost, ...] = ()
+    body_bytes: int = 0
+    prompt_param: str | None = None
+
+    @property
+    def largest_image_encoder_tokens(self) -> int:
+        return max((image.encoder_tokens for image in self.images), default=0)
+
+    @property
+    def least_tokens(self) -> int:
+        """Lower bound of what the longest single sequence needs: its prompt and, where it answers, one token.
+
+        With several prompts only their sum is known, and the longest is at least their mean.
+        """
+        return _ceil_div(self.prompt_tokens.lower, self.prompts) + min(1, self.output_tokens)
+
+
+def text_bounds(text_bytes: int, message_count: int, bytes_per_token: float) -> Bounds:
+    """Tokens of text that no tokenizer counted: `text_bytes` of UTF-8 in `message_count` messages (0: plain prompts).
+
+    At most one token a byte (byte-level vocabularies) plus what the template writes; at least the bytes divided by
+    the longest token; expected by the learned ratio.
+    """
+    expected = int(text_bytes / min(max(bytes_per_token, 1.0), LARGEST_TOKEN_BYTES) + 0.5)
+    written = template_tokens(message_count)
+    return Bounds(text_bytes // LARGEST_TOKEN_BYTES, expected + written.expected, text_bytes + written.upper)
+
+
+def template_tokens(message_count: int) -> Bounds:
+    """Tokens that the chat template adds to `message_count` messages; none to plain prompts."""
+    if not message_count:
+        return Bounds.exact(0)
+    return Bounds(*(once + message_count * each for once, each in zip(_PER_CONVERSATION, _PER_MESSAGE, strict=True)))
+
+
+def kv_blocks_needed(
+    prompt_tokens: int, output_tokens: int, limits: EngineLimits, *, prompts: int = 1, n: int = 1
+) -> int:
+    """Blocks for `prompts` prompts of `prompt_tokens` in all, each with `n` answers of `output_tokens`.
+
+    With prefix caching the n answers share their prompt, all but its last, partly filled block: hence the one block
+    more for each answer. Without it each holds the whole (vllm/v1/core/kv_cache_manager.py).
+    """
+    if not limits.has_kv_pool:
+        return 0
+    block = limits.kv_block_tokens
+    # The sum of each prompt's rounded-up blocks is at most this; for one prompt it is exact.
+    prompt_blocks = (prompt_tokens + prompts * (block - 1)) // block
+    answer_blocks = _ceil_div(output_tokens, block) + 1 if output_tokens else 0
+    copies = 1 if limits.prefix_caching else n
+    return limits.kv_groups * (copies * prompt_blocks + prompts * n * answer_blocks)
+
+
+def estimate(
+    request: VisionRequest,
+    plans: Sequence[ImagePlan],
+    image_tokens: Sequence[ImageTokens],
+    *,
+    text: Bounds,
+    output_tokens: int,
+    limits: EngineLimits,
+    body_bytes: int = 0,
+    served: Collection[int] = (),
+) -> RequestCost:
+    """The cost of `request` with its images as planned (`image_tokens` beside `plans`, at their target size).
+
+    `served` names the ordinals of images that this engine has lately encoded: its caches spare it their decoding
+    and encoding, never their place in the prompt.
+    """
+    images = tuple(
+        ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder)
+        for plan, tokens in zip(plans, image_tokens, strict=True)
+    )
+    fresh = [index for index, plan in enumerate(plans) if plan.ordinal not in served]
+    visual_tokens = sum(image.prompt_tokens for image in images)
+    prompt_tokens = text + (visual_tokens + request.prompt_token_ids)
+    answers = request.prompts * request.n
+    return RequestCost(
+        prompt_tokens=prompt_tokens,
+        text_tokens=text,
+        visual_tokens=visual_tokens,
+        output_tokens=output_tokens,
+        prompts=request.prompts,
+        answers=answers,
+        amounts=Amounts(
+            kv_blocks=kv_blocks_needed(
+                prompt_tokens.expected, output_tokens, limits, prompts=request.prompts, n=request.n
+            ),
+            sequences=answers,
+            encoder_tokens=sum(images[index].encoder_tokens for index in fresh),
+            preprocess_pixels=sum(images[index].size.pixels for index in fresh),
+        ),
+        growth=OutputGrowth(
+            output_tokens * answers, limits.kv_block_tokens, limits.kv_groups if limits.has_kv_pool else 0
+        ),
+        images=images,
+        body_bytes=body_bytes,
+        prompt_param="messages" if request.messages else None,
+    )
+
+
+def refuse_what_never_fits(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None = None) -> None:
+    """Raise the 400 of a request that this engine could not serve even when idle.
+
+    Decided on lower bounds against the static limits, so what may fit is let through; `family` lets the message name
+    the size that would fit. A `max_tokens` beyond the context is no reason: vLLM cuts it down, or says so itself.
+    Raises GatewayError: context_length_exceeded, request_exceeds_budget.
+    """
+    _refuse_context(cost, limits, family)
+    _refuse_encoder(cost, limits, family)
+    _refuse_kv(cost, limits, family)
+
+
+def _refuse_context(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
+    if limits.max_model_len is None or cost.least_tokens <= limits.max_model_len:
+        return
+    raise GatewayError(
+        Code.CONTEXT_LENGTH_EXCEEDED,
+        f"This model's maximum context length is {limits.max_model_len} tokens. {_describe_need(cost)} "
+        f"{_what_would_help(cost, limits.max_model_len, family)}",
+        param=cost.prompt_param,
+    )
+
+
+def _refuse_encoder(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
+    budget = limits.encoder_budget_tokens
+    if budget is None or cost.largest_image_encoder_tokens <= budget:
+        return
+    image = max(cost.images, key=lambda image: image.encoder_tokens)
+    fit = family.shrink(image.size, budget) if family else None
+    raise GatewayError(
+        Code.REQUEST_EXCEEDS_BUDGET,
+        f"The image of {image.size} pixels costs {image.encoder_tokens} encoder tokens, and the engine can encode at "
+        f"most {budget} at once. Send a smaller image{f', at most {fit} pixels' if fit else ''}.",
+        param=image.param,
+        reason=Reason.NEVER_FITS_ENCODER,
+    )
+
+
+def _refuse_kv(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
+    # One group only: where there are more, all but one may keep no more than a window of the prompt.
+    pool_tokens = limits.kv_pool_tokens
+    if pool_tokens is None or cost.least_tokens <= pool_tokens:
+        return
+    blocks = _ceil_div(cost.least_tokens, limits.kv_block_tokens)
+    raise GatewayError(
+        Code.REQUEST_EXCEEDS_BUDGET,
+        f"The request needs at least {blocks} KV blocks and the engine has {limits.kv_blocks} in all, which hold "
+        f"{pool_tokens} tokens. {_describe_need(cost)} {_what_would_help(cost, pool_tokens, family)}",
+        param=cost.prompt_param,
+        reason=Reason.NEVER_FITS_KV,
+    )
+
+
+def _describe_need(cost: RequestCost) -> str:
+    each = "" if cost.prompts == 1 else f" in the longest of its {cost.prompts} prompts"
+    images = f" ({cost.visual_tokens} of them for {len(cost.images)} image(s))" if cost.images else ""
+    return f"Your request needs at least {cost.least_tokens} tokens{each}{images}, room for an answer included."
+
+
+def _what_would_help(cost: RequestCost, limit_tokens: int, family: VisionFamily | None) -> str:
+    excess = cost.least_tokens - limit_tokens
+    if excess > cost.visual_tokens:
+        return f"Shorten the text by at least {excess - cost.visual_tokens} tokens{_and_drop_images(cost)}."
+    dropped, last_param = _oldest_images_worth(cost.images, excess)
+    help_text = f"Leave out at least the {dropped} oldest of its {len(cost.images)} image(s) (up to {last_param})"
+    fit = _size_that_fits_all(cost, limit_tokens, family) if family else None
+    return f"{help_text}{f', or send none larger than {fit} pixels' if fit else ''}."
+
+
+def _and_drop_images(cost: RequestCost) -> str:
+    return " and leave out all images, for example by dropping the oldest turns" if cost.images else ""
+
+
+def _oldest_images_worth(images: Sequence[ImageCost], tokens: int) -> tuple[int, str]:
+    """How many of the first images cost `tokens` or more, and where the last of these stands."""
+    dropped = 0
+    while tokens > 0:
+        tokens -= images[dropped].prompt_tokens
+        dropped += 1
+    return dropped, images[dropped - 1].param
+
+
+def _size_that_fits_all(cost: RequestCost, limit_tokens: int, family: VisionFamily) -> Size | None:
+    """The largest image's size at which all images, were they no dearer than it, fit together."""
+    largest = max(cost.images, key=lambda image: image.prompt_tokens)
+    room = limit_tokens - (cost.least_tokens - cost.visual_tokens)
+    markers = family.tokens(largest.size).markers
+    share = room // len(cost.images) - markers
+    return family.shrink(largest.size, share) if share > 0 else None
+
+
+class MemoryView(NamedTuple):
+    """Bytes, and their share of what there is (None where that is unknown)."""
+
+    bytes: int
+    share: float | None
+
+    @property
+    def mebibytes(self) -> float:
+        return self.bytes / 2**20
+
+
+def kv_memory(cost: RequestCost, limits: EngineLimits, kv_bytes_per_token: int) -> MemoryView:
+    """KV cache of the request; `kv_bytes_per_token` counts all layers of one rank (models/ knows it)."""
+    blocks = cost.amounts.kv_blocks
+    held = blocks * limits.kv_block_tokens * kv_bytes_per_token // limits.kv_groups
+    return MemoryView(held, blocks / limits.kv_blocks if limits.kv_blocks else None)
+
+
+def encoder_memory(cost: RequestCost, limits: EngineLimits, embedding_bytes: int) -> MemoryView:
+    """Encoder output of all its images; `embedding_bytes` is one embedding: width x bytes per number."""
+    tokens = sum(image.encoder_tokens for image in cost.images)
+    budget = limits.encoder_budget_tokens
+    return MemoryView(tokens * embedding_bytes, tokens / budget if budget else None)
+
+
+def host_memory(cost: RequestCost, decode_bytes: int, limit_bytes: int) -> MemoryView:
+    """Memory of the gateway: the body and the largest single image decoded (`decode_bytes`) of `limit_bytes`."""
+    held = cost.body_bytes + decode_bytes
+    return MemoryView(held, held / limit_bytes)

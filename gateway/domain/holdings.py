@@ -1,0 +1,85 @@
+"""What is held of which capacity. Conservation lives here and nowhere else: every change is take, grow or give back.
+
+No order and no waiting (queue.py, admission.py), no knowledge of who holds. Hot path: plain lists indexed by Resource.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.domain.quantities import Amounts, Resource
+
+_UNLIMITED = 1 << 62
+_RESOURCES = tuple(Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingsStatistics:
+    """Per resource, in the order of `Resource`; capacity None where it is not enforced."""
+
+    capacity: tuple[int | None, ...]
+    held: tuple[int, ...]
+
+    @property
+    def overcommit_blocks(self) -> int:
+        """KV blocks held beyond the capacity: answers that outgrew their reservation, or a capacity that fell."""
+        capacity = self.capacity[Resource.KV_BLOCKS]
+        return 0 if capacity is None else max(0, self.held[Resource.KV_BLOCKS] - capacity)
+
+
+class Holdings:
+    """Amounts held of each resource, and its capacity (None: not enforced)."""
+
+    __slots__ = ("_capacity", "_held")
+
+    def __init__(self, capacity: Sequence[int | None] = (None, None, None, None)) -> None:
+        self._capacity = [_UNLIMITED] * len(_RESOURCES)
+        self._held = [0] * len(_RESOURCES)
+        for resource, amount in zip(_RESOURCES, capacity, strict=True):
+            self.set_capacity(resource, amount)
+
+    def shortage(self, amounts: Amounts) -> Resource | None:
+        """The first resource of which there is too little now; None if all fits.
+
+        What nobody holds is never short: so even an item larger than a whole capacity gets its turn, alone.
+        """
+        held = self._held
+        capacity = self._capacity
+        index = 0
+        for amount in amounts:
+            if amount and held[index] and held[index] + amount > capacity[index]:
+                return _RESOURCES[index]
+            index += 1  # noqa: SIM113 - enumerate costs a tuple for each resource on the hottest path
+        return None
+
+    def try_reserve(self, amounts: Amounts) -> Resource | None:
+        """Take `amounts` if all of it fits (then None), else nothing and say what was short."""
+        short = self.shortage(amounts)
+        if short is None:
+            self.grow(amounts)
+        return short
+
+    def grow(self, amounts: Amounts) -> None:
+        """Hold more, fitting or not: work that runs cannot be unmade. The excess stops new reservations."""
+        held = self._held
+        held[0] += amounts[0]
+        held[1] += amounts[1]
+        held[2] += amounts[2]
+        held[3] += amounts[3]
+
+    def give_back(self, amounts: Amounts) -> None:
+        """Hold less. Raises ValueError, changing nothing, if that is more than is held: someone gave back twice."""
+        held = self._held
+        left = [held[0] - amounts[0], held[1] - amounts[1], held[2] - amounts[2], held[3] - amounts[3]]
+        if min(left) < 0:
+            raise ValueError(f"gives back {amounts} of {Amounts(*held)}")
+        self._held = left
+
+    def set_capacity(self, resource: Resource, capacity: int | None) -> None:
+        """At any time, and below what is held too: then nothing new fits until enough is given back."""
+        self._capacity[resource] = _UNLIMITED if capacity is None else capacity
+
+    def statistics(self) -> HoldingsStatistics:
+        return HoldingsStatistics(
+            capacity=tuple(None if amount == _UNLIMITED else amount for amount in self._capacity),
+            held=tuple(self._held),
+        )

@@ -1,0 +1,134 @@
+"""When a refused client may come back, and the places kept for those who were told.
+
+The rate is measured, not assumed: how many a second leave the head of the queue while somebody waits. A promise is a
+due time by which, with nine chances in ten, enough will have left for all who were promised earlier and for this one.
+Newcomers may only take places that no promise needs; those who come back as told take theirs. Without that, a place
+that falls free in an overload is gone to the next newcomer long before the client that was told to wait.
+"""
+
+from bisect import insort
+from math import exp, sqrt
+from typing import NamedTuple
+
+LONGEST_RETRY_SECONDS = 60.0
+
+
+class RetryAdvice(NamedTuple):
+    """When to come back, in seconds, and whether a place is expected then. Without promise: 60 s, and better not."""
+
+    seconds: float
+    is_promise: bool
+
+
+NO_PROMISE = RetryAdvice(LONGEST_RETRY_SECONDS, is_promise=False)
+
+
+class DrainRate:
+    """Things a second, measured only while it runs (`resume`, `pause`); older seconds weigh less (10 s to 1/e).
+
+    Unknown until five were counted. While nothing comes the rate falls, and stays where it was while paused.
+    """
+
+    __slots__ = ("_count", "_is_running", "_seconds", "_seen", "_updated")
+
+    _MEMORY_SECONDS = 10.0
+    _ENOUGH = 5
+
+    def __init__(self) -> None:
+        self._is_running = False
+        self._updated = 0.0
+        self._count = 0.0
+        self._seconds = 0.0
+        self._seen = 0
+
+    def resume(self, now: float) -> None:
+        if not self._is_running:
+            self._is_running = True
+            self._updated = now
+
+    def pause(self, now: float) -> None:
+        self._advance(now)
+        self._is_running = False
+
+    def count(self, now: float) -> None:
+        """One more left."""
+        self._advance(now)
+        self._count += 1.0
+        self._seen += 1
+
+    def per_second(self, now: float) -> float | None:
+        self._advance(now)
+        return self._count / self._seconds if self._seen >= self._ENOUGH and self._seconds > 0 else None
+
+    def _advance(self, now: float) -> None:
+        elapsed = now - self._updated
+        if self._is_running and elapsed > 0:
+            kept = exp(-elapsed / self._MEMORY_SECONDS)
+            self._count *= kept
+            self._seconds = self._seconds * kept + self._MEMORY_SECONDS * (1.0 - kept)
+            self._updated = now
+
+
+def departures_to_count_on(places: int) -> float:
+    """How many must be expected to leave so that `places` do, nine times in ten (Poisson, by its normal bound)."""
+    return places + 1.3 * sqrt(places) if places > 0 else 0.0
+
+
+class Promises:
+    """Due times of the places promised and not yet taken."""
+
+    __slots__ = ("_due",)
+
+    _GRACE_SECONDS = 2.0
+    """A client is taken to come back no later than this after its due time; then its place is anyone's."""
+    _EARLY_SECONDS = 0.05
+    """Clients' timers and ours may differ by so much."""
+
+    def __init__(self) -> None:
+        self._due: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def promise(self, now: float, rate: float | None, missing_places: int, jitter: float) -> RetryAdvice:
+        """Promise a place, where one can be expected within 60 s, and keep it.
+
+        `missing_places` must fall free beyond those there are before one more waiter has room (negative: so many
+        are free already). `jitter`, 0 to 1, spreads clients that were refused together over a tenth of their wait.
+        """
+        self._expire(now)
+        if not rate:
+            return NO_PROMISE
+        needed = departures_to_count_on(len(self._due) + missing_places)
+        seconds = max(needed / rate, self._EARLY_SECONDS) * (1.0 + 0.1 * jitter)
+        if seconds > LONGEST_RETRY_SECONDS:
+            return NO_PROMISE
+        insort(self._due, now + seconds)
+        return RetryAdvice(seconds, is_promise=True)
+
+    def redeem(self, now: float) -> bool:
+        """A client says that it comes back: whether a place is kept for it, which then is taken."""
+        self._expire(now)
+        if not self._due or self._due[0] > now + self._EARLY_SECONDS:
+            return False
+        del self._due[0]
+        return True
+
+    def leave_room(self, now: float, rate: float | None, free_places: int) -> bool:
+        """Whether every promise can still be kept when only `free_places` are free."""
+        self._expire(now)
+        if free_places >= len(self._due):
+            return True
+        rate = rate or 0.0
+        return all(
+            departures_to_count_on(rank - free_places) <= rate * max(0.0, due - now)
+            for rank, due in enumerate(self._due, start=1)
+        )
+
+    def _expire(self, now: float) -> None:
+        expired = 0
+        for due in self._due:
+            if due + self._GRACE_SECONDS >= now:
+                break
+            expired += 1
+        del self._due[:expired]
