@@ -1,1 +1,22 @@
-"""A stand-in for vLLM 0.32 that keeps its HTTP contract. Imports nothing from the rest of gateway."""
+"""A stand-in for vLLM 0.32 that keeps its HTTP contract. Imports nothing from the rest of gateway.
+
+Layers, pure first: kv, encoder_cache, engine (a clock is handed in) and statistics simulate; tokens, template,
+content, vision and pictures turn a request into a prompt; driver paces the engine; application and the rest of the
+HTTP files are a bare ASGI shell; serve starts it.
+
+It checks the gateway, so it counts tokens and reads pictures by its own means. A captured vLLM 0.32.0 is the truth.
+Where the emulator differs on purpose:
+
+- Routes: chat and text completions, tokenize, detokenize, models, health, ping, version, load, kv_event_sources and
+  metrics. Every other route answers 404, `/v1/responses`, `/v1/messages`, `/invocations` and batch chat included.
+- It never opens an outgoing connection: http(s) images get the 500 that vLLM gives for a refused connection, at once
+  instead of after three tries.
+- A schema error inside `messages` names the same first field as vLLM but counts one error, not one for each member of
+  vLLM's union type.
+- One SSE event carries exactly one token; vLLM merges tokens when its API process lags behind its engine.
+- Ignored: `seed`, `stop`, `logprobs` (checked, never answered), `tools`, `response_format`, `truncate_prompt_tokens`,
+  `priority`, `use_beam_search`, `echo`, `chat_template`.
+- Text is one token a byte with the chat template of a minimal Qwen model; every family shares it.
+- Metrics: all `vllm:*` series and `http_requests_total`; not the other `http_*`, `python_*` and `process_*` series.
+- The deviations a test switches on: `x-emulator-output-tokens` and `/emulator/faults` (see faults.py).
+"""

@@ -1,0 +1,122 @@
+"""Pictures as vLLM loads them: data URL, base64, Pillow open, EXIF transpose, RGB. Finds sizes; keeps no pixels.
+
+Follows `multimodal/media/connector.py`, `image.py` and `multimodal/image.py`. No URL is ever fetched. Decoding blocks,
+so the caller runs `load` in a thread; `PictureCache` is touched from the event loop only.
+"""
+
+import contextlib
+import hashlib
+import io
+from collections import OrderedDict
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import pybase64
+from PIL import Image, ImageOps
+
+from gateway.emulator.errors import ApiError, bad_request, internal_error
+
+_DENIED_FORMATS = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
+Image.init()
+_ALLOWED_FORMATS = tuple(name for name in sorted(Image.OPEN) if name not in _DENIED_FORMATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Size in pixels after orientation, and the identity that vLLM's caches know it by (hash of the bytes)."""
+
+    width: int
+    height: int
+    identity: bytes
+
+    @property
+    def pixels(self) -> int:
+        return self.width * self.height
+
+
+def load(url: str) -> Picture:
+    """Decode the picture behind a URL completely. Raises ApiError with vLLM's answer for what cannot be loaded."""
+    data = _bytes_behind(url)
+    width, height = _decoded_size(data)
+    return Picture(width, height, hashlib.blake2b(data, digest_size=16).digest())
+
+
+def _bytes_behind(url: str) -> bytes:
+    if url[:5].lower() == "data:":
+        return _bytes_of_data_url(url)
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        scheme = ""
+    if scheme.startswith("http"):
+        raise _connection_refused(url)
+    if scheme == "file":
+        raise internal_error("Cannot load local files without `--allowed-local-media-path`.")
+    raise bad_request("The URL must be either a HTTP, data or file URL.")
+
+
+def _bytes_of_data_url(url: str) -> bytes:
+    head, comma, payload = url[5:].partition(",")
+    if not comma:
+        raise bad_request(f"Invalid data URL {url[:32]!r}: missing ',' separator.")
+    _, semicolon, encoding = head.rpartition(";")
+    if not semicolon or encoding != "base64":
+        raise ApiError(501, "NotImplementedError", "Only base64 data URLs are supported for now.")
+    try:
+        return pybase64.b64decode(payload, validate=True)
+    except ValueError as problem:
+        raise bad_request(str(problem)) from problem
+
+
+def _connection_refused(url: str) -> ApiError:
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    reason = "Name or service not known" if host.endswith(".invalid") else f"Connect call failed ('{host}', {port})"
+    return internal_error(f"Cannot connect to host {host}:{port} ssl:default [{reason}]")
+
+
+def _decoded_size(data: bytes) -> tuple[int, int]:
+    try:
+        with Image.open(io.BytesIO(data), formats=_ALLOWED_FORMATS) as opened:
+            picture: Image.Image = opened
+            with contextlib.suppress(Exception):  # vLLM suppresses it too: damaged EXIF is no reason to refuse
+                picture = ImageOps.exif_transpose(opened)
+            picture.load()
+            return picture.convert("RGB").size
+    except Image.DecompressionBombError as problem:
+        raise internal_error(str(problem)) from problem
+    except OSError as problem:
+        raise bad_request(f"Failed to load image: {_without_address(str(problem))}") from problem
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise bad_request(str(problem)) from problem
+    except Exception as problem:  # vLLM answers 500 to whatever else its image library raises
+        raise internal_error(str(problem)) from problem
+
+
+def _without_address(message: str) -> str:
+    head, found, _ = message.partition(" at 0x")
+    return f"{head}>" if found else message
+
+
+class PictureCache:
+    """vLLM's processor cache: what was processed before costs no preprocessing, and answers a lone uuid."""
+
+    def __init__(self, capacity_pictures: int = 4_096) -> None:
+        self._pictures: OrderedDict[bytes, Picture] = OrderedDict()
+        self._capacity_pictures = capacity_pictures
+        self.queries = 0
+        self.hits = 0
+
+    def look_up(self, key: bytes) -> Picture | None:
+        """The picture kept under a content hash or uuid; counts as vLLM's mm_cache metrics do."""
+        self.queries += 1
+        picture = self._pictures.get(key)
+        if picture is not None:
+            self.hits += 1
+            self._pictures.move_to_end(key)
+        return picture
+
+    def keep(self, key: bytes, picture: Picture) -> None:
+        self._pictures[key] = picture
+        if len(self._pictures) > self._capacity_pictures:
+            self._pictures.popitem(last=False)
