@@ -133,11 +133,6 @@ def completion(body_bytes: int, events: int) -> bytes:
     """The whole answer to a request that does not stream."""
     content = "token " * min(events, 64)
     message: dict[str, object] = {"role": "assistant", "content": content, "refusal": None, "tool_calls": []}
-        "role": "assistant",
-        "content": "token " * min(events, 64),
-        "refusal": None,
-        "tool_calls": [],
-    }
     answer = {
         "id": "chatcmpl-stub",
         "object": "chat.completion",
