@@ -1,0 +1,28 @@
+# One process, one user without a name or a shell to speak of, nothing written to the root file system.
+# The base needs python3 (3.11) with venv. Both stages start from it, so the venv finds the interpreter it was made by.
+ARG BASE_IMAGE=python:3.11-slim
+
+FROM ${BASE_IMAGE} AS builder
+WORKDIR /build
+RUN python3 -m venv /app
+COPY requirements/build.txt requirements/exact-text.txt requirements/
+RUN /app/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt -r requirements/exact-text.txt
+COPY pyproject.toml README.md ./
+COPY gateway gateway
+RUN /app/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+ && /app/bin/pip uninstall --yes setuptools pip
+
+FROM ${BASE_IMAGE}
+COPY --from=builder /app /app
+# Two arenas: freed picture buffers go back to the system instead of staying with the thread that decoded them.
+ENV PATH=/app/bin:$PATH \
+    MALLOC_ARENA_MAX=2 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 65532:65532
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
+  CMD ["/app/bin/python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/livez', timeout=2)"]
+ENTRYPOINT ["vlm-gateway"]
+CMD ["serve"]

@@ -1,0 +1,36 @@
+"""Which tests run here: those marked `system` need commands of the operating system, those marked `real` a real vLLM.
+
+`@pytest.mark.system("buildah", root=True)` skips with the command's name where it is missing (on Debian the package
+has the same name). Under GATEWAY_REQUIRE_SYSTEM=1 such a skip is a failure, so a pipeline cannot lose tests unseen.
+`real` tests run only when asked for with `-m real`.
+"""
+
+import os
+import shutil
+
+import pytest
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.markexpr:
+        return
+    real = [item for item in items if item.get_closest_marker("real")]
+    config.hook.pytest_deselected(items=real)
+    items[:] = [item for item in items if item not in real]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    lacking = [lack for mark in item.iter_markers("system") for lack in what_is_lacking(*mark.args, **mark.kwargs)]
+    if not lacking:
+        return
+    reason = f"needs {', '.join(lacking)} (`make system` installs packages)"
+    if os.environ.get("GATEWAY_REQUIRE_SYSTEM") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def what_is_lacking(*commands: str, root: bool = False) -> list[str]:
+    """The commands that are not installed, and "root" where that is needed and not had."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    lacking = [command for command in commands if shutil.which(command, path=path) is None]
+    return [*lacking, "root"] if root and os.geteuid() != 0 else lacking

@@ -1,0 +1,108 @@
+"""Starts vLLM's CPU build on a model folder and waits until it is healthy.
+
+What is broken in that build is worked round by `workarounds/sitecustomize.py`; nothing installed is edited.
+Never send it `seed` in concurrent requests: its engine dies.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+START_SECONDS = 180
+
+WORKAROUNDS = pathlib.Path(__file__).with_name("workarounds")
+ENVIRONMENT = {
+    "PYTHONPATH": str(WORKAROUNDS),
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB, the least it takes
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningVllm:
+    """A live server: its address, the name of its model, and the file its output goes to."""
+
+    url: str
+    model: str
+    log: pathlib.Path
+
+
+@contextlib.contextmanager
+def running(
+    python: str,
+    model_folder: pathlib.Path,
+    work: pathlib.Path,
+    *,
+    images: int = 4,
+    max_model_len: int = 32768,
+    sequences: int = 8,
+    kv_blocks: int | None = None,
+) -> Iterator[RunningVllm]:
+    """Serve `model_folder` with the interpreter `python`; the log goes into `work`. A block is 128 tokens.
+
+    Raises RuntimeError with the end of the log when the server does not become healthy.
+    """
+    port = _free_port()
+    arguments = [
+        *("serve", str(model_folder), "--served-model-name", "tiny", "--load-format", "dummy"),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--max-model-len", str(max_model_len), "--max-num-seqs", str(sequences)),
+        *("--limit-mm-per-prompt", json.dumps({"image": images, "video": 0})),
+        *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
+        *("--enforce-eager", "--skip-mm-profiling", "--enable-prompt-tokens-details"),
+    ]
+    if kv_blocks:
+        arguments += ["--num-gpu-blocks-override", str(kv_blocks)]
+    work.mkdir(parents=True, exist_ok=True)
+    server = RunningVllm(f"http://127.0.0.1:{port}", "tiny", work / "vllm.log")
+    with server.log.open("wb") as log:
+        process = subprocess.Popen(
+            [python, "-m", "vllm.entrypoints.cli.main", *arguments],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=os.environ | ENVIRONMENT,
+        )
+    try:
+        _wait_until_healthy(server, process)
+        yield server
+    finally:
+        _stop(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _wait_until_healthy(server: RunningVllm, process: subprocess.Popen[bytes]) -> None:
+    give_up_at = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < give_up_at:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{server.url}/health", timeout=2):
+            return
+        time.sleep(0.25)
+    end_of_log = server.log.read_text(errors="replace")[-6000:]
+    raise RuntimeError(f"vLLM was not healthy within {START_SECONDS} s (exit code {process.poll()}):\n{end_of_log}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

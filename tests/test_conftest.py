@@ -1,0 +1,48 @@
+"""The switch that a pipeline relies on: a missing package skips a test here and fails it there."""
+
+import pathlib
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = pathlib.Path(__file__).with_name("conftest.py").read_text()
+SUITE = """
+import pytest
+
+@pytest.mark.system("no-such-command")
+def test_system():
+    pass
+
+@pytest.mark.real
+def test_real():
+    pass
+
+def test_plain():
+    pass
+"""
+INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  system: needs a package\n  real: needs vLLM\n"
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeini(INI)
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(SUITE)
+    return pytester
+
+
+def test_a_missing_package_skips_with_its_name(suite, monkeypatch):
+    monkeypatch.delenv("GATEWAY_REQUIRE_SYSTEM", raising=False)
+    result = suite.runpytest("-rs")
+    result.assert_outcomes(passed=1, skipped=1, deselected=1)
+    result.stdout.fnmatch_lines(["*needs no-such-command*"])
+
+
+def test_a_missing_package_fails_where_it_must_be_there(suite, monkeypatch):
+    monkeypatch.setenv("GATEWAY_REQUIRE_SYSTEM", "1")
+    suite.runpytest().assert_outcomes(passed=1, errors=1, deselected=1)
+
+
+def test_tests_with_a_real_vllm_run_when_asked_for(suite):
+    suite.runpytest("-m", "real").assert_outcomes(passed=1, deselected=2)
