@@ -108,11 +108,14 @@ class Promises:
 
     def redeem(self, now: float) -> bool:
         """A client says that it comes back: whether a place is kept for it, which then is taken."""
+        is_due = self.is_due(now)
+        if is_due:
+            del self._due[0]
+        return is_due
+
+    def is_due(self, now: float) -> bool:
         self._expire(now)
-        if not self._due or self._due[0] > now + self._EARLY_SECONDS:
-            return False
-        del self._due[0]
-        return True
+        return bool(self._due) and self._due[0] <= now + self._EARLY_SECONDS
 
     def leave_room(self, now: float, rate: float | None, free_places: int) -> bool:
         """Whether every promise can still be kept when only `free_places` are free."""

@@ -117,18 +117,24 @@ class WaitQueue:
         is_large = body_bytes > SMALL_BODY_BYTES
         if len(self._waiting) >= policy.requests or (is_large and self._large_count >= policy.large_requests):
             return Reason.QUEUE_FULL
-        if self._body_bytes + body_bytes > policy.body_bytes:
+        if self._excess_bytes(body_bytes) > 0:
             return Reason.QUEUE_BYTES
         if is_large and self._large_bytes and self._large_bytes + body_bytes > policy.large_body_bytes:
             return Reason.QUEUE_BYTES
         return None
 
-    def free_places(self, body_bytes: int) -> int:
-        """How many with such a body could still join, by count."""
-        free = self._policy.requests - len(self._waiting)
+    @property
+    def free_places(self) -> int:
+        return self._policy.requests - len(self._waiting)
+
+    def departures_until_room(self, body_bytes: int) -> int:
+        """How many must leave before a request with such a body can join, were they all of the mean size."""
+        policy = self._policy
+        excesses = [(1 - self.free_places, len(self._waiting)), (self._excess_bytes(body_bytes), self._body_bytes)]
         if body_bytes > SMALL_BODY_BYTES:
-            return min(free, self._policy.large_requests - self._large_count)
-        return free
+            excesses.append((self._large_count + 1 - policy.large_requests, self._large_count))
+            excesses.append((self._large_bytes + body_bytes - policy.large_body_bytes, self._large_bytes))
+        return max(-(-excess * len(self._waiting) // held) if excess > 0 and held else 0 for excess, held in excesses)
 
     def join(self, ticket: Ticket) -> None:
         self._joined += 1
@@ -149,6 +155,9 @@ class WaitQueue:
         ticket = self._by_deadline[0][2]
         self.leave(ticket)
         return ticket
+
+    def _excess_bytes(self, body_bytes: int) -> int:
+        return self._body_bytes + body_bytes - self._policy.body_bytes
 
     def _account(self, ticket: Ticket, sign: int) -> None:
         self._body_bytes += sign * ticket.body_bytes

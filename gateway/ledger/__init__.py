@@ -1,1 +1,1 @@
-"""Where holdings live: who holds what, who waits, and the lease that gives it back."""
+"""Where holdings live and requests wait for them: the shells around domain/holdings.py and domain/admission.py."""

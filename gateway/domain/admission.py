@@ -1,0 +1,210 @@
+"""Admit, wait or refuse: the decision itself.
+
+First come, first served: who comes while others wait, waits behind them, even if it would fit; a head too large for
+what is free waits until it is its turn, alone if need be. Everything is synchronous, so nothing can change between
+looking at the budget and taking from it. The shell around it (ledger/gate.py) wakes the waiters and keeps the clock.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.outcome import Reason
+from gateway.domain.promise import DrainRate, Promises, RetryAdvice
+from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.queue import QueuePolicy, Ticket, WaitQueue
+
+# Without a queue the resource itself is the reason. Sequences are the engine's places: nowhere left to wait.
+_BUDGET_REASON = {
+    Resource.KV_BLOCKS: Reason.KV_BUDGET,
+    Resource.SEQUENCES: Reason.QUEUE_FULL,
+    Resource.ENCODER_TOKENS: Reason.ENCODER_BUDGET,
+    Resource.PREPROCESS_PIXELS: Reason.PREPROCESS_BUDGET,
+}
+
+
+class Budget(Protocol):
+    """What admission takes from: `Holdings`, or a ledger over them."""
+
+    def try_reserve(self, amounts: Amounts) -> Resource | None:
+        """Take all of it (None), or nothing and say what was short."""
+        ...
+
+    def give_back(self, amounts: Amounts) -> None: ...
+
+
+class Verdict(Enum):
+    ADMITTED = auto()
+    WAITING = auto()
+
+
+class Refusal(NamedTuple):
+    """Why not, what was short, and when to come back; `queue_depth` and `queue_bytes` at that moment."""
+
+    reason: Reason
+    short: Resource | None
+    advice: RetryAdvice
+    queue_depth: int
+    queue_bytes: int
+
+    def error(self, policy: QueuePolicy) -> GatewayError:
+        """The refusal as the client sees it."""
+        waited_in_vain = self.reason is Reason.DEADLINE_PASSED
+        return GatewayError(
+            Code.SERVER_IS_OVERLOADED if waited_in_vain else Code.RATE_LIMIT_EXCEEDED,
+            f"{self._story(policy)}{self._shortage()} {self._advice()}",
+            reason=self.reason,
+            retry_after_seconds=self.advice.seconds,
+            is_promise=self.advice.is_promise,
+        )
+
+    def _story(self, policy: QueuePolicy) -> str:
+        match self.reason:
+            case Reason.DEADLINE_PASSED:
+                return f"The request waited for its turn in vain, with {self.queue_depth} others still waiting."
+            case Reason.QUEUE_BYTES:
+                return f"Waiting requests hold {self.queue_bytes} of {policy.body_bytes} bytes; this one has no room."
+            case Reason.QUEUE_FULL if policy.requests:
+                return (
+                    f"The queue is full: {self.queue_depth} of {policy.requests} places are taken, "
+                    "the rest is kept for small bodies or promised."
+                )
+            case _:
+                return "The engine is busy and this gateway keeps no queue."
+
+    def _shortage(self) -> str:
+        return "" if self.short is None else f" Short at the engine: {self.short.label}."
+
+    def _advice(self) -> str:
+        if self.advice.is_promise:
+            return f"A place is expected in {self.advice.seconds:.1f} s."
+        return "No place is expected within a minute."
+
+
+Decision = Verdict | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionStatistics:
+    """`promised` places not yet taken; `drain_per_second` None while unknown."""
+
+    queue_depth: int
+    queue_bytes: int
+    queue_cost_tokens: int
+    promised: int
+    drain_per_second: float | None
+
+
+class Admission:
+    """One line of waiters before one budget. `jitter` gives numbers from 0 to 1."""
+
+    __slots__ = ("_budget", "_drain", "_jitter", "_policy", "_promises", "_queue", "_short")
+
+    def __init__(self, budget: Budget, policy: QueuePolicy, jitter: Callable[[], float]) -> None:
+        self._budget = budget
+        self._policy = policy
+        self._jitter = jitter
+        self._queue = WaitQueue(policy)
+        self._promises = Promises()
+        self._drain = DrainRate()
+        self._short: Resource | None = None
+
+    @property
+    def policy(self) -> QueuePolicy:
+        return self._policy
+
+    @property
+    def is_anyone_waiting(self) -> bool:
+        return len(self._queue) > 0
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `tick` must be called next even if nothing is given back; None: no need."""
+        return self._queue.next_deadline
+
+    def offer(self, ticket: Ticket, now: float) -> Decision:
+        """A request arrives: it holds its amounts now (ADMITTED), stands in line (WAITING), or is refused."""
+        is_expected = ticket.is_return and self._promises.redeem(now)
+        if not self._queue:
+            self._short = self._budget.try_reserve(ticket.amounts)
+            if self._short is None:
+                return Verdict.ADMITTED
+            if not self._policy.requests:
+                return self._refusal(_BUDGET_REASON[self._short], ticket.body_bytes, now)
+        obstacle = self._obstacle(ticket.body_bytes, now, is_expected=is_expected)
+        if obstacle is not None:
+            return self._refusal(obstacle, ticket.body_bytes, now)
+        self._queue.join(ticket)
+        self._drain.resume(now)
+        return Verdict.WAITING
+
+    def would_refuse(self, body_bytes: int, now: float, *, is_return: bool = False) -> Refusal | None:
+        """What is certain before the body was read: with others waiting and no room behind them, there is none."""
+        if not self._queue:
+            return None
+        obstacle = self._obstacle(body_bytes, now, is_expected=is_return and self._promises.is_due(now))
+        return None if obstacle is None else self._refusal(obstacle, body_bytes, now)
+
+    def tick(self, now: float) -> list[tuple[Ticket, Decision]]:
+        """Let in from the head while it fits, refuse whose time is up. Call after every give-back and deadline."""
+        decided: list[tuple[Ticket, Decision]] = []
+        if not self._queue:
+            return decided
+        while (expired := self._queue.pop_expired(now)) is not None:
+            decided.append((expired, self._refusal(Reason.DEADLINE_PASSED, expired.body_bytes, now)))
+        while (head := self._queue.head()) is not None:
+            self._short = self._budget.try_reserve(head.amounts)
+            if self._short is not None:
+                break
+            self._queue.leave(head)
+            self._drain.count(now)
+            decided.append((head, Verdict.ADMITTED))
+        self._pause_if_empty(now)
+        return decided
+
+    def withdraw(self, ticket: Ticket, now: float) -> None:
+        """The client of a waiting ticket left. Raises KeyError if it does not wait; `tick` then lets the next in."""
+        self._queue.leave(ticket)
+        self._pause_if_empty(now)
+
+    def give_back(self, amounts: Amounts) -> None:
+        """An admitted request needs these no more; `tick` then lets waiters in."""
+        self._budget.give_back(amounts)
+
+    def statistics(self, now: float) -> AdmissionStatistics:
+        return AdmissionStatistics(
+            queue_depth=len(self._queue),
+            queue_bytes=self._queue.body_bytes,
+            queue_cost_tokens=self._queue.cost_tokens,
+            promised=len(self._promises),
+            drain_per_second=self._drain.per_second(now),
+        )
+
+    def _obstacle(self, body_bytes: int, now: float, *, is_expected: bool) -> Reason | None:
+        obstacle = self._queue.obstacle(body_bytes)
+        if obstacle is not None or is_expected or not self._promises:
+            return obstacle
+        # A newcomer's place must not be one that a promise needs.
+        free_after = self._useful_places(now) - 1
+        if self._promises.leave_room(now, self._drain.per_second(now), free_after):
+            return None
+        return Reason.QUEUE_FULL
+
+    def _useful_places(self, now: float) -> int:
+        """Free places from which the head is reached before the wait ends; negative: so many are too many."""
+        free = self._queue.free_places
+        rate = self._drain.per_second(now)
+        if rate is None:
+            return free
+        return min(free, int(rate * self._policy.wait_seconds) - len(self._queue))
+
+    def _refusal(self, reason: Reason, body_bytes: int, now: float) -> Refusal:
+        missing = max(1 - self._useful_places(now), self._queue.departures_until_room(body_bytes))
+        advice = self._promises.promise(now, self._drain.per_second(now), missing, self._jitter())
+        return Refusal(reason, self._short, advice, len(self._queue), self._queue.body_bytes)
+
+    def _pause_if_empty(self, now: float) -> None:
+        if not self._queue:
+            self._drain.pause(now)

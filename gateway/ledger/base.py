@@ -1,0 +1,44 @@
+"""The interface behind which holdings live: in this process, or shared by many gateways.
+
+Whatever the number of gateways, deciding is synchronous against *this process's share*. A shared ledger borrows and
+returns shares in chunks in the background, so the shares never sum to more than there is, and no admission waits for
+a network.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.domain.holdings import HoldingsStatistics
+from gateway.domain.quantities import Amounts, Resource
+
+
+class Ledger(Protocol):
+    """Holdings of one engine, as one gateway process sees them."""
+
+    def try_reserve(self, amounts: Amounts) -> Resource | None:
+        """Take `amounts` from this process's share (None), or nothing and say what was short. Never waits."""
+        ...
+
+    def give_back(self, amounts: Amounts) -> None:
+        """Raises ValueError if that is more than this process holds."""
+        ...
+
+    def grow(self, amounts: Amounts) -> None:
+        """Hold more, fitting or not."""
+        ...
+
+    def set_capacity(self, resource: Resource, capacity: int | None) -> None:
+        """What the engine has in all (not this process's share); None: not enforced."""
+        ...
+
+    async def start(self, on_more: Callable[[], None]) -> None:
+        """Begin whatever runs in the background. `on_more` is called when the share grew, so waiters may fit now."""
+        ...
+
+    async def stop(self) -> None:
+        """Give back the share and end what runs in the background."""
+        ...
+
+    def statistics(self) -> HoldingsStatistics:
+        """Share and holdings of this process."""
+        ...

@@ -1,0 +1,272 @@
+"""The asyncio shell around admission: requests wait here, and what they hold is an object.
+
+All decisions are domain/admission.py's. Here are only the futures that waiters sleep on, one timer for the next
+deadline, and the lease. Nothing is awaited between a decision and its effect.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.domain.admission import Admission, AdmissionStatistics, Decision, Refusal, Verdict
+from gateway.domain.holdings import HoldingsStatistics
+from gateway.domain.learning import PreprocessRate
+from gateway.domain.outcome import Ending
+from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.queue import QueuePolicy, Ticket
+from gateway.ledger.base import Ledger
+from gateway.ledger.timing import CallLater, Timer
+
+
+@dataclass(frozen=True, slots=True)
+class GateStatistics:
+    """One look at everything; `endings` counts closed leases, `preprocess_rate` is in pixels per second."""
+
+    holdings: HoldingsStatistics
+    admission: AdmissionStatistics
+    leases: int
+    endings: dict[Ending, int]
+    preprocess_rate: float
+
+
+class _Waiter:
+    """A waiting request and what was decided about it; the future only wakes it up."""
+
+    __slots__ = ("decision", "future")
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+        self.decision: Decision = Verdict.WAITING
+
+
+class Lease:
+    """What an admitted request holds, until it is closed: exactly once, however it ended.
+
+    The pipeline's order: `sent`, for streams `first_event` and `grow`, then `close`; `abandon` in its `finally`.
+    """
+
+    __slots__ = ("_front_timer", "_gate", "_grown_blocks", "_held", "_pixels_in_sight", "_ticket", "queue_seconds")
+
+    def __init__(self, gate: "Gate", ticket: Ticket, queue_seconds: float) -> None:
+        self._gate = gate
+        self._ticket = ticket
+        self._held: Amounts | None = ticket.amounts
+        self._grown_blocks = 0
+        self._pixels_in_sight = 0
+        self._front_timer: Timer | None = None
+        self.queue_seconds = queue_seconds
+
+    @property
+    def is_open(self) -> bool:
+        return self._held is not None
+
+    @property
+    def held(self) -> Amounts:
+        """What it holds now; nothing once closed."""
+        return self._held or Amounts()
+
+    def sent(self, *, is_streamed: bool) -> None:
+        """The body is on its way to the engine.
+
+        A stream shows by its first event that its images are through. Any other answer does not: its images count as
+        through once the engine's thread should be, by the learned rate.
+        """
+        pixels = self.held.preprocess_pixels
+        if not pixels:
+            return
+        delay = self._gate.preprocessing_started(pixels)
+        if is_streamed:
+            self._pixels_in_sight = pixels
+        else:
+            self._gate.preprocessing_out_of_sight(pixels)
+            self._front_timer = self._gate.call_later(delay, self._release_front)
+
+    def first_event(self) -> None:
+        """The first event of the stream came: encoder tokens and preprocessing are free. Later calls do nothing."""
+        if self._pixels_in_sight:
+            self._gate.preprocessing_seen_through(self._pixels_in_sight)
+            self._pixels_in_sight = 0
+        self._release_front()
+
+    def grow(self, generated_tokens: int) -> None:
+        """So many tokens (over all answers of the request) have been generated; beyond the reservation they cost."""
+        blocks = self._ticket.growth.blocks(generated_tokens)
+        more = blocks - self._grown_blocks
+        if more <= 0 or self._held is None:
+            return
+        self._grown_blocks = blocks
+        self._held = self._held._replace(kv_blocks=self._held.kv_blocks + more)
+        self._gate.grow(Amounts(kv_blocks=more))
+
+    def close(self, ending: Ending) -> None:
+        """Give everything back. Raises RuntimeError when it is closed already."""
+        held = self._held
+        if held is None:
+            raise RuntimeError("this lease was closed before")
+        self._held = None
+        if self._front_timer is not None:
+            self._front_timer.cancel()
+        if self._pixels_in_sight:
+            self._gate.preprocessing_out_of_sight(self._pixels_in_sight)
+            self._pixels_in_sight = 0
+        self._gate.ended(held, ending)
+
+    def abandon(self) -> None:
+        """For `finally`: close, teaching nothing, unless that was done."""
+        if self._held is not None:
+            self.close(Ending.IGNORED)
+
+    def _release_front(self) -> None:
+        held = self._held
+        if held is None or not (held.encoder_tokens or held.preprocess_pixels):
+            return
+        self._held = Amounts(held.kv_blocks, held.sequences)
+        self._gate.give_back(Amounts(0, 0, held.encoder_tokens, held.preprocess_pixels))
+
+
+class Gate:
+    """Admission to one engine for the tasks of one event loop.
+
+    `clock` and `call_later` are the loop's own in production (`loop.time`, `loop.call_later`); `jitter` gives numbers
+    from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        policy: QueuePolicy,
+        *,
+        clock: Callable[[], float],
+        call_later: CallLater,
+        jitter: Callable[[], float],
+        preprocess_rate: PreprocessRate | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._admission = Admission(ledger, policy, jitter)
+        self._clock = clock
+        self.call_later = call_later
+        self._rate = preprocess_rate or PreprocessRate()
+        self._waiters: dict[Ticket, _Waiter] = {}
+        self._timer: Timer | None = None
+        self._timer_due = 0.0
+        self._endings = dict.fromkeys(Ending, 0)
+        self._leases = 0
+        self._follow_rate()
+
+    async def start(self) -> None:
+        await self._ledger.start(self.wake)
+
+    async def stop(self) -> None:
+        """Ends the background work of the ledger and the deadline timer; leases are closed by their owners."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self._ledger.stop()
+
+    def refuse_if_full(self, body_bytes: int, *, is_return: bool = False) -> None:
+        """For the door, before the body is read. Raises GatewayError 429 where waiting is already impossible."""
+        refusal = self._admission.would_refuse(body_bytes, self._clock(), is_return=is_return)
+        if refusal is not None:
+            raise refusal.error(self._admission.policy)
+
+    async def admit(self, ticket: Ticket) -> Lease:
+        """The lease, at once or after waiting. Raises GatewayError 429 (no room to wait) or 503 (waited in vain).
+
+        Cancelling it leaves nothing behind, even in the moment in which it was admitted.
+        """
+        now = self._clock()
+        decision = self._admission.offer(ticket, now)
+        if decision is Verdict.WAITING:
+            decision = await self._decided(ticket)
+            now = self._clock()
+        if isinstance(decision, Refusal):
+            raise decision.error(self._admission.policy)
+        self._leases += 1
+        return Lease(self, ticket, now - ticket.arrived)
+
+    async def _decided(self, ticket: Ticket) -> Decision:
+        waiter = self._waiters[ticket] = _Waiter(asyncio.get_running_loop().create_future())
+        self._arm()
+        try:
+            await waiter.future
+        except BaseException:
+            self._undo(ticket, waiter)
+            raise
+        return waiter.decision
+
+    def _undo(self, ticket: Ticket, waiter: _Waiter) -> None:
+        """The client left: out of the line, or, if it was admitted in this very moment, back with what it holds."""
+        if waiter.decision is Verdict.WAITING:
+            del self._waiters[ticket]
+            self._admission.withdraw(ticket, self._clock())
+            self.wake()
+        elif waiter.decision is Verdict.ADMITTED:
+            self.give_back(ticket.amounts)
+
+    def wake(self) -> None:
+        """Let in who fits now, refuse whose time is up."""
+        if not self._waiters:
+            return
+        for ticket, decision in self._admission.tick(self._clock()):
+            waiter = self._waiters.pop(ticket)
+            waiter.decision = decision
+            # A cancelled future wakes its task too; the task then sees the decision and undoes it.
+            if not waiter.future.done():
+                waiter.future.set_result(None)
+        self._arm()
+
+    def give_back(self, amounts: Amounts) -> None:
+        self._admission.give_back(amounts)
+        self.wake()
+
+    def grow(self, amounts: Amounts) -> None:
+        self._ledger.grow(amounts)
+
+    def ended(self, amounts: Amounts, ending: Ending) -> None:
+        """A lease was closed."""
+        self._leases -= 1
+        self._endings[ending] += 1
+        self.give_back(amounts)
+
+    def set_capacity(self, resource: Resource, capacity: int | None) -> None:
+        """What was discovered or learned of the engine; None: not enforced."""
+        self._ledger.set_capacity(resource, capacity)
+        self.wake()
+
+    def preprocessing_started(self, pixels: int) -> float:
+        """`pixels` were sent; returns the seconds after which the engine's thread should be through with them."""
+        now = self._clock()
+        return self._rate.sent(now, pixels) - now
+
+    def preprocessing_seen_through(self, pixels: int) -> None:
+        self._rate.seen_through(self._clock(), pixels)
+        self._follow_rate()
+
+    def preprocessing_out_of_sight(self, pixels: int) -> None:
+        self._rate.lost_sight(self._clock(), pixels)
+
+    def statistics(self) -> GateStatistics:
+        return GateStatistics(
+            holdings=self._ledger.statistics(),
+            admission=self._admission.statistics(self._clock()),
+            leases=self._leases,
+            endings=dict(self._endings),
+            preprocess_rate=self._rate.pixels_per_second,
+        )
+
+    def _follow_rate(self) -> None:
+        self._ledger.set_capacity(Resource.PREPROCESS_PIXELS, self._rate.capacity_pixels)
+
+    def _arm(self) -> None:
+        """One timer, for the next deadline; one that fires too early only looks again."""
+        due = self._admission.next_deadline
+        if due is None or (self._timer is not None and self._timer_due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self.call_later(max(0.0, due - self._clock()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()

@@ -1,0 +1,16 @@
+"""The two things of an event loop's clock that this room needs, handed in so that tests need no waiting."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """What `loop.call_later` returns."""
+
+    def cancel(self) -> None: ...
+
+
+class CallLater(Protocol):
+    """`loop.call_later`: the delay is in seconds."""
+
+    def __call__(self, delay: float, callback: Callable[[], None], /) -> Timer: ...
