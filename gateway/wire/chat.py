@@ -1,0 +1,202 @@
+"""`POST /v1/chat/completions`: what admission needs of the body, in one pass that copies no picture.
+
+URLs of images stay raw views (a 20 MB body costs no memory here); everything that is not read is left to vLLM.
+Fields that would change an image's cost or put another prompt in place of the counted one are refused. How JSON is
+read is told in read.py, what counts as media in content.py.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.request import ImageRef, MessageOutline, VisionRequest
+from gateway.wire import read
+from gateway.wire.content import ImagePart, Part, read_part
+from gateway.wire.data_url import check_scheme
+from gateway.wire.parts import RawParts
+from gateway.wire.read import ABSENT
+from gateway.wire.spans import span_of
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: Any = None
+    arguments: Any = None
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    role: Any = None
+    content: list[Part | str] | str | None = None
+    name: Any = None
+    tool_calls: list[_ToolCall] | None = None
+    reasoning: Any = None
+    reasoning_content: Any = None
+    tools: msgspec.Raw = ABSENT
+
+
+class _StreamOptions(msgspec.Struct, gc=False):
+    include_usage: Any = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[_Message]
+    model: Any = None
+    stream: Any = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: Any = None
+    max_completion_tokens: Any = None
+    n: Any = None
+    use_beam_search: Any = None
+    mm_processor_kwargs: Any = None
+    media_io_kwargs: Any = None
+    chat_template: Any = None
+    kv_transfer_params: dict[str, msgspec.Raw] | None = None
+    tools: msgspec.Raw = ABSENT
+    tool_choice: msgspec.Raw = ABSENT
+    response_format: msgspec.Raw = ABSENT
+    structured_outputs: msgspec.Raw = ABSENT
+    documents: msgspec.Raw = ABSENT
+    chat_template_kwargs: msgspec.Raw = ABSENT
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+_HIDES_COST = {
+    "mm_processor_kwargs": "would change what an image costs after it was counted",
+    "media_io_kwargs": "would change how images are read after they were counted",
+    "chat_template": "would render another prompt than the one that was counted",
+}
+
+
+def parse_chat(body: bytes | bytearray) -> VisionRequest:
+    """The request as admission sees it; `images` in the order in which the model sees them.
+
+    Raises GatewayError: invalid_json, invalid_request, invalid_content_part (also for media that is not supported
+    yet), invalid_image_url (anything but a data URL). `param` names the field or the part.
+    """
+    parsed = read.decode_body(_decoder, body)
+    _refuse_what_hides_cost(parsed)
+    if not parsed.messages:
+        raise GatewayError(Code.INVALID_REQUEST, "`messages` is empty. Send at least one message.", param="messages")
+    images = _Images(body)
+    outlines = tuple(_outline(message, index, images) for index, message in enumerate(parsed.messages))
+    return VisionRequest(
+        model=read.string(parsed.model, "model"),
+        stream=read.boolean(parsed.stream, "stream"),
+        include_usage=_include_usage(parsed.stream_options),
+        max_tokens=_max_tokens(parsed),
+        n=read.integer(parsed.n, "n", minimum=1) or 1,
+        extra_text_bytes=_extra_text_bytes(parsed),
+        messages=outlines,
+        images=tuple(images.found),
+    )
+
+
+class _Images:
+    """Collects the images of one body in order."""
+
+    def __init__(self, body: bytes | bytearray) -> None:
+        self.found: list[ImageRef] = []
+        self._body = body
+        self._raw_parts: RawParts | None = None
+
+    def add(self, image: ImagePart, message_index: int, part_index: int, path: str) -> int:
+        """Note the image; returns its ordinal."""
+        bare = image.url is None
+        url = self._bare_url(message_index, part_index) if image.url is None else image.url
+        param = f"{path}.image_url" if bare else f"{path}.image_url.url"
+        check_scheme(memoryview(url), param)
+        self.found.append(
+            ImageRef(
+                ordinal=len(self.found),
+                message_index=message_index,
+                part_index=part_index,
+                param=param,
+                url=span_of(url, self._body),
+                detail=image.detail,
+                is_bare_string=image.is_bare_string,
+                has_uuid=image.has_uuid,
+            )
+        )
+        return len(self.found) - 1
+
+    def _bare_url(self, message_index: int, part_index: int) -> msgspec.Raw:
+        """A string that stands beside an object in the type is decoded by msgspec; its place needs a second look."""
+        self._raw_parts = self._raw_parts or RawParts(self._body)
+        return read.decode_body(_bare_decoder, self._raw_parts.part(message_index, part_index)).image_url
+
+
+class _BarePart(msgspec.Struct):
+    image_url: msgspec.Raw
+
+
+_bare_decoder = msgspec.json.Decoder(_BarePart)
+
+
+def _outline(message: _Message, index: int, images: _Images) -> MessageOutline:
+    if not isinstance(message.role, str):
+        path = f"messages[{index}].role"
+        raise GatewayError(Code.INVALID_REQUEST, f"`{path}` must be a string.", param=path)
+    text_bytes = _side_text_bytes(message)
+    content = message.content
+    if not isinstance(content, list):
+        return MessageOutline(message.role, text_bytes + read.rendered_bytes(content))
+    ordinals = []
+    for part_index, part in enumerate(content):
+        if isinstance(part, str):
+            text_bytes += read.utf8_bytes(part)
+            continue
+        path = f"messages[{index}].content[{part_index}]"
+        found = read_part(part, path)
+        if isinstance(found, int):
+            text_bytes += found
+        else:
+            ordinals.append(images.add(found, index, part_index, path))
+    return MessageOutline(message.role, text_bytes, tuple(ordinals))
+
+
+def _side_text_bytes(message: _Message) -> int:
+    """Text beside the content that templates render: tool calls, reasoning, the speaker's name, a developer's tools.
+
+    vLLM hands on `reasoning`, or else the deprecated `reasoning_content`, never both.
+    """
+    total = read.rendered_bytes(message.name)
+    total += read.rendered_bytes(message.reasoning_content if message.reasoning is None else message.reasoning)
+    for call in message.tool_calls or ():
+        if call.function is not None:
+            total += read.rendered_bytes(call.function.name) + read.rendered_bytes(call.function.arguments)
+    return total + (read.json_bytes(message.tools) if message.role == "developer" else 0)
+
+
+def _refuse_what_hides_cost(parsed: _Body) -> None:
+    for name, what in _HIDES_COST.items():
+        if getattr(parsed, name):
+            raise GatewayError(Code.INVALID_REQUEST, f"`{name}` {what}. Leave it out.", param=name)
+    read.refuse_hidden_prompt(parsed.kv_transfer_params)
+    read.refuse_beam_search(parsed.use_beam_search)
+
+
+def _include_usage(options: _StreamOptions | None) -> bool:
+    return options is not None and read.boolean(options.include_usage, "stream_options.include_usage")
+
+
+def _max_tokens(parsed: _Body) -> int | None:
+    """`max_completion_tokens` wins; both are checked, as both reach vLLM."""
+    older = read.integer(parsed.max_tokens, "max_tokens", minimum=1)
+    newer = read.integer(parsed.max_completion_tokens, "max_completion_tokens", minimum=1)
+    return older if newer is None else newer
+
+
+def _extra_text_bytes(parsed: _Body) -> int:
+    return read.json_bytes(
+        parsed.tools,
+        parsed.tool_choice,
+        parsed.response_format,
+        parsed.structured_outputs,
+        parsed.documents,
+        parsed.chat_template_kwargs,
+    )

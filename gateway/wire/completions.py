@@ -1,0 +1,67 @@
+"""`POST /v1/completions`: text and token ids, no media.
+
+A list of prompts is that many requests to the engine (vLLM entrypoints/openai/completion/protocol.py).
+"""
+
+from typing import Any
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.request import VisionRequest
+from gateway.wire import read
+from gateway.wire.prompts import Prompts, count_prompts
+
+_DEFAULT_MAX_TOKENS = 16
+
+
+class _StreamOptions(msgspec.Struct, gc=False):
+    include_usage: Any = None
+
+
+class _Body(msgspec.Struct):
+    prompt: str | list[str | int | list[int]] | None = None
+    prompt_embeds: Any = None
+    model: Any = None
+    stream: Any = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: Any = None
+    n: Any = None
+    use_beam_search: Any = None
+    kv_transfer_params: dict[str, msgspec.Raw] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def parse_completions(body: bytes | bytearray) -> VisionRequest:
+    """The request as admission sees it; ids are counted exactly, text in UTF-8 bytes.
+
+    Raises GatewayError invalid_json or invalid_request. With `echo`, vLLM takes `max_tokens` 0 and makes one token.
+    """
+    parsed = read.decode_body(_decoder, body)
+    if parsed.prompt_embeds:
+        raise GatewayError(
+            Code.INVALID_REQUEST, "Prompt embeddings are not yet supported. Send `prompt`.", param="prompt_embeds"
+        )
+    read.refuse_hidden_prompt(parsed.kv_transfer_params)
+    read.refuse_beam_search(parsed.use_beam_search)
+    prompts = _prompts(parsed)
+    options = parsed.stream_options
+    max_tokens = read.integer(parsed.max_tokens, "max_tokens", minimum=0)
+    return VisionRequest(
+        model=read.string(parsed.model, "model"),
+        stream=read.boolean(parsed.stream, "stream"),
+        include_usage=options is not None and read.boolean(options.include_usage, "stream_options.include_usage"),
+        max_tokens=_DEFAULT_MAX_TOKENS if max_tokens is None else max(max_tokens, 1),
+        n=read.integer(parsed.n, "n", minimum=1) or 1,
+        prompts=prompts.count,
+        prompt_token_ids=prompts.token_ids,
+        extra_text_bytes=prompts.text_bytes,
+    )
+
+
+def _prompts(parsed: _Body) -> Prompts:
+    if parsed.prompt is None:
+        raise GatewayError(Code.INVALID_REQUEST, "`prompt` is missing.", param="prompt")
+    return count_prompts(parsed.prompt, "prompt")

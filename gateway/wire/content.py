@@ -1,0 +1,164 @@
+"""One content part of a chat message: text, an image, or something that must not pass.
+
+Media is recognised by every key by which vLLM 0.32 would (renderers/chat_utils.py,
+`_parse_chat_message_content_mm_part`):
+
+- no `uuid` and a `type`: by type;
+- a `uuid`, or no `type`: by the first present of `image_url`, `image_pil`, `image_embeds`, `audio_embeds`,
+  `video_embeds`, `prompt_embeds`, `audio_url`, `input_audio`, `video_url`, `tool_reference`, whatever `type` says;
+- a bare string is text.
+
+Images pass only as data URLs. A part that vLLM would read by its key although its type says otherwise is refused:
+once the uuid is taken out, the part would mean something else.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.wire.read import ABSENT, rendered_bytes
+
+# Where each type that vLLM reads as text keeps it.
+_TEXT_FIELD = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "thinking": "thinking",
+    "tool_reference": "name",
+}
+_IMAGE_TYPES = ("image_url", "input_image")
+_MEDIA_KEYS = (
+    "image_pil",
+    "image_embeds",
+    "audio_embeds",
+    "video_embeds",
+    "prompt_embeds",
+    "audio_url",
+    "input_audio",
+    "video_url",
+)
+_INSTEAD = 'Send images as {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}.'
+_NOT_SUPPORTED = {
+    "image": f"Parts of type `image` are not supported. {_INSTEAD}",
+    "image_pil": f"`image_pil` exists only inside vLLM's Python API. {_INSTEAD}",
+    "image_embeds": f"Image embeddings are not yet supported. {_INSTEAD}",
+    "audio_embeds": "Audio embeddings are not yet supported. Send text and images.",
+    "video_embeds": "Video embeddings are not yet supported. Send single frames as images.",
+    "prompt_embeds": "Prompt embeddings are not yet supported. Send text.",
+    "audio_url": "Audio is not yet supported. Send a transcript as text.",
+    "input_audio": "Audio is not yet supported. Send a transcript as text.",
+    "video_url": "Video is not yet supported. Send single frames as images.",
+    "file": "Files are not yet supported. Send text, and pages as images.",
+}
+
+
+class ImageUrl(msgspec.Struct, gc=False):
+    """The object of `image_url`; the URL stays a view of the body."""
+
+    url: msgspec.Raw = ABSENT
+    detail: Any = None
+
+
+class Part(msgspec.Struct):
+    """The keys of a part that decide what it is; all others are vLLM's business."""
+
+    type: Any = None
+    uuid: Any = None
+    text: Any = None
+    image_url: ImageUrl | str | msgspec.UnsetType | None = msgspec.UNSET
+    detail: Any = None
+    refusal: Any = None
+    thinking: Any = None
+    name: Any = None
+    image_pil: msgspec.Raw = ABSENT
+    image_embeds: msgspec.Raw = ABSENT
+    audio_embeds: msgspec.Raw = ABSENT
+    video_embeds: msgspec.Raw = ABSENT
+    prompt_embeds: msgspec.Raw = ABSENT
+    audio_url: msgspec.Raw = ABSENT
+    input_audio: msgspec.Raw = ABSENT
+    video_url: msgspec.Raw = ABSENT
+    tool_reference: msgspec.Raw = ABSENT
+
+
+class ImagePart(NamedTuple):
+    """An image part. `url` is None where `image_url` was the string itself: its place must be looked up."""
+
+    url: msgspec.Raw | None
+    detail: str | None
+    is_bare_string: bool
+    has_uuid: bool
+
+
+def _refusal(path: str, sentence: str) -> GatewayError:
+    return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)
+
+
+def _unsupported(path: str, kind: str) -> GatewayError:
+    known = f"Parts of type `{kind[:64]}` are not supported. Send parts of type `text` or `image_url`."
+    return _refusal(path, _NOT_SUPPORTED.get(kind, known))
+
+
+def read_part(part: Part, path: str) -> ImagePart | int:
+    """An image, or the UTF-8 bytes of a text part. Raises GatewayError invalid_content_part for all else."""
+    kind = part.type
+    if part.uuid is not None or kind is None:
+        return _read_by_key(part, path)
+    if not isinstance(kind, str):
+        raise _refusal(path, "`type` must be a string.")
+    if kind in _TEXT_FIELD:
+        return _text(part, _TEXT_FIELD[kind], path)
+    if kind in _IMAGE_TYPES:
+        return _image(part, path)
+    raise _unsupported(path, kind)
+
+
+def _text(part: Part, field: str, path: str) -> int:
+    value = getattr(part, field)
+    if value is not None and not isinstance(value, str):
+        raise _refusal(path, f"`{field}` must be a string.")
+    return rendered_bytes(value)
+
+
+def _read_by_key(part: Part, path: str) -> ImagePart | int:
+    if part.image_url is not msgspec.UNSET:
+        return _image(part, path)
+    for key in _MEDIA_KEYS:
+        if memoryview(getattr(part, key)):
+            raise _unsupported(path, key)
+    if part.uuid is None and memoryview(part.tool_reference):
+        return _text(part, "name", path)
+    if part.uuid is not None:
+        raise _refusal(path, "`uuid` belongs to a part with an image. Take it out, or send the image beside it.")
+    raise _refusal(path, "The part has no `type`. Give it one: `text` or `image_url`.")
+
+
+def _image(part: Part, path: str) -> ImagePart:
+    has_uuid = part.uuid is not None
+    if part.type is not None and part.type not in _IMAGE_TYPES:
+        raise _refusal(
+            path, "With `uuid`, vLLM reads `image_url` here although `type` says otherwise. Use type `image_url`."
+        )
+    value = part.image_url
+    if isinstance(value, str):
+        _check_input_image(part, path)
+        return ImagePart(None, _detail(part.detail), part.type == "image_url", has_uuid)
+    if isinstance(value, ImageUrl) and memoryview(value.url)[:1] == b'"':
+        if part.type != "image_url":
+            raise _refusal(path, 'An `image_url` with {"url": ...} needs "type": "image_url".')
+        return ImagePart(value.url, _detail(value.detail), is_bare_string=False, has_uuid=has_uuid)
+    if has_uuid:
+        raise _refusal(path, f"Images known only by their `uuid` are not supported: their cost is unknown. {_INSTEAD}")
+    raise _refusal(path, f"`image_url` holds no URL string. {_INSTEAD}")
+
+
+def _check_input_image(part: Part, path: str) -> None:
+    """For vLLM, `input_image` is the Responses API's part, where `detail` is required."""
+    if part.type == "input_image" and not isinstance(part.detail, str):
+        raise _refusal(path, 'vLLM takes `input_image` only with "detail": "auto". Add it, or use type `image_url`.')
+
+
+def _detail(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,113 @@
+"""Data URLs of images: where header and payload stand, and whether vLLM would read them as they are spelled.
+
+vLLM 0.32 (multimodal/media/connector.py `_load_data_url`, media/image.py `load_base64`) takes `data:` in any case,
+wants exactly `;base64` before the first comma, ignores the media type and decodes strictly: no blanks, full padding.
+The gateway repairs what has one meaning only (case, blanks, line breaks, missing padding) and refuses the rest.
+A strict URL is read without copying its payload.
+"""
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.request import ImageRef, Span
+from gateway.wire.encoded_file import EncodedFile
+from gateway.wire.read import decode_body
+
+_BLANKS = " \t\r\n\f\v"
+_REMOTE_SCHEME = re.compile(r"https?:", re.IGNORECASE)
+_STRICT_HEADER = re.compile(rb"data:[!-~]*;base64,")
+_string_decoder = msgspec.json.Decoder(str)
+
+
+@dataclass(frozen=True, slots=True)
+class DataUrl:
+    """A data URL in a body.
+
+    `media_type` as declared, lower case, "" where there is none. `header` spans the body from after the opening
+    quote to the comma inclusive, `payload` from there to before the closing quote; both are None where the string
+    has escapes, blanks or lacks padding, so that only the whole URL can be written anew. `needs_respelling` says
+    that vLLM would refuse or misread the spelling, so the URL must not go on as it came.
+    """
+
+    media_type: str
+    header: Span | None
+    payload: Span | None
+    file: EncodedFile
+    needs_respelling: bool
+
+
+def check_scheme(url: memoryview, param: str) -> None:
+    """Refuse a JSON string that is no data URL. `url` has its quotes. Raises GatewayError invalid_image_url."""
+    if bytes(url[1:6]).lower() == b"data:":
+        return
+    text = decode_body(_string_decoder, msgspec.Raw(url)).strip(_BLANKS)
+    if text[:5].lower() == "data:":
+        return
+    if _REMOTE_SCHEME.match(text):
+        raise _invalid_url(
+            "Images by http(s) address are not fetched: `images.remote.policy` is `off`. "
+            "Send the image as a data URL (data:image/png;base64,...).",
+            param,
+        )
+    raise _invalid_url("An image must be a data URL (data:image/png;base64,...); no other scheme is read.", param)
+
+
+def read_data_url(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
+    """The data URL at `ref.url`. Raises GatewayError invalid_image_url or invalid_base64_image.
+
+    The payload may be a view of `body`. Characters outside the alphabet show only when it is decoded.
+    """
+    start, end = ref.url.start + 1, ref.url.end - 1
+    if _is_plain(body, start, end):
+        return _read_in_place(body, start, end, ref.param)
+    text = decode_body(_string_decoder, msgspec.Raw(memoryview(body)[ref.url.start : ref.url.end]))
+    return _read_text(text, ref.param)
+
+
+def _is_plain(body: bytes | bytearray, start: int, end: int) -> bool:
+    """No escape and no blank: what stands between the quotes is the URL itself."""
+    return body.find(b"\\", start, end) < 0 and body.find(b" ", start, end) < 0
+
+
+def _read_in_place(body: bytes | bytearray, start: int, end: int, param: str) -> DataUrl:
+    comma = body.find(b",", start, end)
+    header = bytes(body[start : comma + 1])
+    media_type = _media_type(header.decode(errors="replace"), param)
+    file = EncodedFile(memoryview(body)[comma + 1 : end], param)
+    _refuse_empty(file)
+    if len(file.payload) % 4:
+        return DataUrl(media_type, None, None, file, needs_respelling=True)
+    strict = _STRICT_HEADER.fullmatch(header) is not None
+    return DataUrl(media_type, Span(start, comma + 1), Span(comma + 1, end), file, needs_respelling=not strict)
+
+
+def _read_text(text: str, param: str) -> DataUrl:
+    header, comma, payload = text.strip(_BLANKS).partition(",")
+    media_type = _media_type(header + comma, param)
+    file = EncodedFile(payload.encode().translate(None, _BLANKS.encode()), param)
+    _refuse_empty(file)
+    plain_header = f"{header},".encode()
+    strict = _STRICT_HEADER.fullmatch(plain_header) is not None and plain_header + file.padded() == text.encode()
+    return DataUrl(media_type, None, None, file, needs_respelling=not strict)
+
+
+def _media_type(header: str, param: str) -> str:
+    """The declared media type of `data:image/png;charset=utf-8;base64,`."""
+    if not header.endswith(","):
+        raise _invalid_url("The data URL has no comma between its header and its data.", param)
+    media_type, separator, encoding = header[len("data:") : -1].rpartition(";")
+    if not separator or encoding.strip(_BLANKS).lower() != "base64":
+        raise _invalid_url("Only base64 data URLs are read (data:image/png;base64,...).", param)
+    return media_type.partition(";")[0].strip(_BLANKS).lower()
+
+
+def _refuse_empty(file: EncodedFile) -> None:
+    if not len(file.payload):
+        raise GatewayError(Code.INVALID_BASE64_IMAGE, "The data URL holds no data after its comma.", param=file.param)
+
+
+def _invalid_url(sentence: str, param: str) -> GatewayError:
+    return GatewayError(Code.INVALID_IMAGE_URL, f"`{param}`: {sentence}", param=param)

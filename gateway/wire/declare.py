@@ -1,0 +1,63 @@
+"""Headers of a success that say what was done to the request.
+
+`x-gateway-images` has one entry per changed image, in order, joined by `, `:
+
+    0;trimmed, 2;normalised;4000x3000, 3;resized;4000x3000;1148x868;scale=3.484321x3.456221
+
+The sizes are before and after, as a viewer sees them. A coordinate that the model names in the resized picture, times
+`scale` (x for x, y for y), is the coordinate in the picture that was sent. Beyond 1 KiB the list ends with `;more=N`.
+"""
+
+from collections.abc import Collection, Sequence
+
+from gateway.domain.image import ImageAction, ImagePlan
+
+_LONGEST_LIST_BYTES = 1024
+
+
+def success_headers(
+    *,
+    prompt_tokens: int,
+    visual_tokens: int,
+    queue_seconds: float,
+    plans: Sequence[ImagePlan] = (),
+    trimmed: Collection[int] = (),
+    encoded_anew: Collection[int] = (),
+) -> list[tuple[bytes, bytes]]:
+    """Token counts are the estimate's; `trimmed` and `encoded_anew` (not resized) are ordinals of images."""
+    headers = [
+        (b"x-gateway-prompt-tokens", b"%d" % prompt_tokens),
+        (b"x-gateway-visual-tokens", b"%d" % visual_tokens),
+        (b"x-gateway-queue-ms", b"%d" % round(queue_seconds * 1000)),
+    ]
+    images = declare_images(plans, trimmed, encoded_anew)
+    return [*headers, (b"x-gateway-images", images)] if images else headers
+
+
+def declare_images(plans: Sequence[ImagePlan], trimmed: Collection[int], encoded_anew: Collection[int] = ()) -> bytes:
+    """The value of `x-gateway-images`; empty where no image was changed."""
+    entries = {ordinal: f"{ordinal};{ImageAction.TRIMMED}" for ordinal in trimmed}
+    for plan in plans:
+        if plan.is_resized:
+            entries[plan.ordinal] = _resized(plan)
+        elif plan.info.why or plan.ordinal in encoded_anew:
+            entries[plan.ordinal] = f"{plan.ordinal};{ImageAction.NORMALISED};{plan.info.size}"
+    return _shortened([entries[ordinal] for ordinal in sorted(entries)]).encode()
+
+
+def _resized(plan: ImagePlan) -> str:
+    before, after = plan.info.size, plan.target
+    scale = f"{before.width / after.width:.6f}x{before.height / after.height:.6f}"
+    return f"{plan.ordinal};{ImageAction.RESIZED};{before};{after};scale={scale}"
+
+
+def _shortened(entries: list[str]) -> str:
+    kept: list[str] = []
+    total_bytes = 0
+    for entry in entries:
+        total_bytes += len(entry) + len(", ")
+        if total_bytes > _LONGEST_LIST_BYTES:
+            break
+        kept.append(entry)
+    more = len(entries) - len(kept)
+    return ", ".join(kept) + (f";more={more}" if more else "")

@@ -1,0 +1,85 @@
+"""The splices of a request: another image in an image's place, a text in its place, its uuid taken out.
+
+What is not edited stays as it was spelled. Where a key stands twice, vLLM reads the last one, and that one is edited.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.domain.request import ImageRef, Span, VisionRequest
+from gateway.wire.data_url import DataUrl
+from gateway.wire.parts import RawParts
+from gateway.wire.read import decode_body
+from gateway.wire.spans import span_of
+from gateway.wire.splice import Splice
+
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class PartSpans:
+    """Where the part of an image stands, and the values of its keys: of duplicate keys the last, as vLLM reads it."""
+
+    part: Span
+    values: dict[str, Span]
+
+
+def locate_parts(body: bytes | bytearray, request: VisionRequest) -> dict[int, PartSpans]:
+    """The whole parts of the request's images, by ordinal. A second pass over the body: only where it is needed."""
+    raw_parts = RawParts(body)
+    return {ref.ordinal: _locate(body, raw_parts.part(ref.message_index, ref.part_index)) for ref in request.images}
+
+
+def _locate(body: bytes | bytearray, part: msgspec.Raw) -> PartSpans:
+    members = decode_body(_members_decoder, part)
+    return PartSpans(span_of(part, body), {key: span_of(value, body) for key, value in members.items()})
+
+
+def edit_image_url(
+    ref: ImageRef, data_url: DataUrl, media_type: str, encoded_base64: bytes | None = None
+) -> tuple[Splice, ...]:
+    """Splices that make the URL one that vLLM reads as `media_type`; none where it is one already.
+
+    `encoded_base64` is the new file, in strict base64; None keeps the file that came. A bare string becomes an object.
+    """
+    if encoded_base64 is None and _is_right(ref, data_url, media_type):
+        return ()
+    header = f"data:{media_type};base64,".encode()
+    if data_url.header is None or data_url.payload is None:
+        payload = data_url.file.padded() if encoded_base64 is None else encoded_base64
+        url = (Splice(Span(ref.url.start + 1, ref.url.end - 1), header + payload),)
+    elif encoded_base64 is None:
+        url = (Splice(data_url.header, header),)
+    else:
+        url = (Splice(data_url.header, header), Splice(data_url.payload, encoded_base64))
+    return url + _object_around(ref)
+
+
+def _is_right(ref: ImageRef, data_url: DataUrl, media_type: str) -> bool:
+    return not data_url.needs_respelling and not ref.is_bare_string and data_url.media_type == media_type
+
+
+def _object_around(ref: ImageRef) -> tuple[Splice, ...]:
+    if not ref.is_bare_string:
+        return ()
+    return (Splice(Span(ref.url.start, ref.url.start), b'{"url":'), Splice(Span(ref.url.end, ref.url.end), b"}"))
+
+
+def remove_uuid(spans: PartSpans) -> tuple[Splice, ...]:
+    """Splices that leave the part without `uuid`, however often and however spelled it stands there.
+
+    Only what stands between the values that stay is written anew, so edits of the values may go along.
+    """
+    kept = sorted((span, key) for key, span in spans.values.items() if key != "uuid")
+    splices = []
+    end, opening = spans.part.start, b"{"
+    for span, key in kept:
+        splices.append(Splice(Span(end, span.start), opening + msgspec.json.encode(key) + b":"))
+        end, opening = span.end, b","
+    return (*splices, Splice(Span(end, spans.part.end), b"}"))
+
+
+def replace_part_by_text(part: Span, text: str) -> Splice:
+    """A text part in the place of a whole part."""
+    return Splice(part, msgspec.json.encode({"type": "text", "text": text}))

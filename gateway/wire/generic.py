@@ -1,0 +1,35 @@
+"""Routes without media and without output: `/tokenize` of a plain prompt, `/detokenize`.
+
+They keep vLLM's front end busy, not its engine: what counts is the size of the body.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.request import VisionRequest
+from gateway.wire import read
+
+
+class _Body(msgspec.Struct):
+    model: Any = None
+    messages: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def parse_generic(body: bytes | bytearray) -> VisionRequest:
+    """The request as admission sees it; all of the body counts as text.
+
+    Raises GatewayError invalid_json, invalid_request, or permission_denied for messages, which may carry media.
+    """
+    parsed = read.decode_body(_decoder, body)
+    if parsed.messages is not None:
+        raise GatewayError(
+            Code.PERMISSION_DENIED,
+            "Messages are not yet inspected for media on this route. Send a plain `prompt`.",
+            param="messages",
+        )
+    return VisionRequest(model=read.string(parsed.model, "model"), extra_text_bytes=len(body), wants_output=False)

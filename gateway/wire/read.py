@@ -1,0 +1,121 @@
+r"""Reading JSON bodies: one decoder call, and scalars as vLLM would read them.
+
+vLLM reads bodies with Python's `json.loads` and pydantic. What that pair accepts and this module refuses is always a
+400, never a different reading. The list, each with a test in tests/wire/test_json_differences.py:
+
+- bodies that are not UTF-8 without a byte order mark (`json.loads` guesses UTF-16, UTF-32 and skips a mark);
+- `NaN`, `Infinity`, `-Infinity` anywhere;
+- lone surrogates (`"\ud800"`), escaped or as bytes;
+- a number beyond the range of a double, or an integer of thousands of digits, in a field that is read here;
+- nesting deeper than the recursion limit;
+- a wrong type in a field that is read here even where a later duplicate of the key would repair it;
+- integers written as strings or booleans (`"16"`, `true`), booleans written as strings or numbers (`"yes"`, `1`).
+
+Duplicate keys (the last one wins, at every level), escaped keys and escapes in strings are read as vLLM does.
+"""
+
+import json
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+
+T = TypeVar("T")
+
+# A value no JSON text can have: tells "key absent" from `null` without a union, which msgspec forbids for Raw.
+ABSENT = msgspec.Raw(b"")
+
+_INSIDE_CONTENT = re.compile(r"messages\[\d+\]\.content\[")
+
+
+def _misfit(error: msgspec.ValidationError) -> GatewayError:
+    """The text of msgspec reads "Expected `str`, got `int` - at `$.messages[0].role`"."""
+    what, _, path = str(error).partition(" - at `$")
+    param = path.strip("`.") or None
+    code = Code.INVALID_CONTENT_PART if _INSIDE_CONTENT.match(param or "") else Code.INVALID_REQUEST
+    return GatewayError(code, f"{what} at `{param or 'the top of the body'}`.", param=param)
+
+
+def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray | msgspec.Raw) -> T:
+    """The body as the decoder's type. Raises GatewayError: invalid_json, invalid_request or invalid_content_part."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _misfit(error) from error
+    except msgspec.DecodeError as error:
+        raise GatewayError(
+            Code.INVALID_JSON,
+            f"The body is not JSON that can be read: {error}. "
+            "Send UTF-8 without a byte order mark, without NaN or Infinity and without lone surrogates.",
+        ) from error
+    except RecursionError as error:
+        raise GatewayError(Code.INVALID_JSON, "The JSON of the body is nested too deeply.") from error
+
+
+def integer(value: Any, name: str, *, minimum: int) -> int | None:
+    """A whole number of at least `minimum`; `16.0` counts as one, as in vLLM. None where the field is null."""
+    if value is None:
+        return None
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or value < minimum:
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            f"`{name}` must be a whole number of at least {minimum}, written as a JSON number.",
+            param=name,
+        )
+    return int(value)
+
+
+def boolean(value: Any, name: str) -> bool:
+    """True or false; null counts as false, as in vLLM."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise GatewayError(Code.INVALID_REQUEST, f"`{name}` must be true or false.", param=name)
+
+
+def string(value: Any, name: str) -> str | None:
+    """A string, or None where the field is null."""
+    if value is None or isinstance(value, str):
+        return value
+    raise GatewayError(Code.INVALID_REQUEST, f"`{name}` must be a string.", param=name)
+
+
+def utf8_bytes(text: str) -> int:
+    """Length in UTF-8; free for ASCII, which CPython marks."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def rendered_bytes(value: Any) -> int:
+    """UTF-8 bytes of a value that a chat template prints: strings as they are, anything else as JSON, null not."""
+    if value is None:
+        return 0
+    return utf8_bytes(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def json_bytes(*values: msgspec.Raw) -> int:
+    """Bytes of JSON values as they were sent; absent and null ones count nothing."""
+    return sum(len(memoryview(value)) for value in values if memoryview(value) != b"null")
+
+
+def refuse_hidden_prompt(kv_transfer_params: dict[str, msgspec.Raw] | None) -> None:
+    """Refuse ids that would replace the prompt that was counted (vLLM renderers/online_renderer.py)."""
+    ids = (kv_transfer_params or {}).get("prompt_token_ids", ABSENT)
+    if json_bytes(ids):
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            "`kv_transfer_params.prompt_token_ids` would replace the prompt that is sent, so its cost could not be "
+            "known. Leave it out.",
+            param="kv_transfer_params.prompt_token_ids",
+        )
+
+
+def refuse_beam_search(value: Any) -> None:
+    """Beam search keeps `n` whole prompts; it is refused unless it is off."""
+    if boolean(value, "use_beam_search"):
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            "Beam search is not allowed: its cost grows with every token. Ask for `n` sampled answers instead.",
+            param="use_beam_search",
+        )

@@ -1,0 +1,39 @@
+"""Changing a body by replacing spans of it: what is not replaced is neither copied nor spelled anew."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gateway.domain.request import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """`replacement` takes the place of `span`; an empty span is an insertion before its offset."""
+
+    span: Span
+    replacement: bytes
+
+
+def splice(body: bytes | bytearray, splices: Iterable[Splice]) -> list[bytes | memoryview]:
+    """The new body in pieces, in order; untouched parts are views of `body`. No splices: the body alone.
+
+    AssertionError where two spans overlap, two stand at the same offset, or one lies outside the body.
+    """
+    ordered = sorted(splices, key=lambda item: item.span)
+    _check(ordered, len(body))
+    view = memoryview(body)
+    pieces: list[bytes | memoryview] = []
+    end = 0
+    for item in ordered:
+        pieces += [view[end : item.span.start], item.replacement]
+        end = item.span.end
+    pieces.append(view[end:])
+    return [piece for piece in pieces if len(piece)]
+
+
+def _check(ordered: Sequence[Splice], body_bytes: int) -> None:
+    end = 0
+    for previous, item in zip([None, *ordered], ordered, strict=False):
+        assert previous is None or previous.span.start < item.span.start, "two splices at one offset"
+        assert end <= item.span.start <= item.span.end <= body_bytes, "splices overlap or leave the body"
+        end = item.span.end

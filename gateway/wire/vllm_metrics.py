@@ -1,0 +1,96 @@
+"""vLLM's `/metrics`, cut down to what admission reads every second.
+
+Only the lines of the wanted names go through the parser; the rest, some hundred histogram buckets, is skipped.
+Several engines (data parallel) are added up; their KV usage is the mean weighted by their blocks, which is the share
+of the whole pool. Names of releases before 0.10 are read too.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+_RUNNING = ("vllm:num_requests_running",)
+_WAITING = ("vllm:num_requests_waiting",)
+_KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+_PREEMPTIONS = ("vllm:num_preemptions_total", "vllm:num_preemptions")
+_CONFIG = ("vllm:cache_config_info",)
+_WANTED = frozenset(_RUNNING + _WAITING + _KV_USAGE + _PREEMPTIONS + _CONFIG)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """All engines of one server together; None where a name is missing.
+
+    `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` and
+    `kv_cache_size_tokens` summed, `block_size` in tokens, `engines` that reported.
+    """
+
+    running: int | None = None
+    waiting: int | None = None
+    kv_usage: float | None = None
+    preemptions: int | None = None
+    num_gpu_blocks: int | None = None
+    block_size: int | None = None
+    kv_cache_size_tokens: int | None = None
+    enable_prefix_caching: bool | None = None
+    engines: int = 0
+
+
+def parse_metrics(text: str) -> EngineReport:
+    """Read an answer of `/metrics`. ValueError where a wanted line cannot be read."""
+    samples = _wanted_samples(text)
+    configs = _by_engine(samples, _CONFIG)
+    labels = [sample.labels for sample in configs.values()]
+    blocks = {engine: _number(sample.labels.get("num_gpu_blocks")) for engine, sample in configs.items()}
+    return EngineReport(
+        running=_sum(samples, _RUNNING),
+        waiting=_sum(samples, _WAITING),
+        kv_usage=_mean_usage(_by_engine(samples, _KV_USAGE), blocks),
+        preemptions=_sum(samples, _PREEMPTIONS),
+        num_gpu_blocks=_total(blocks.values()),
+        block_size=_number(labels[0].get("block_size")) if labels else None,
+        kv_cache_size_tokens=_total(_number(item.get("kv_cache_size_tokens")) for item in labels),
+        enable_prefix_caching=_flag(labels[0].get("enable_prefix_caching")) if labels else None,
+        engines=len(_by_engine(samples, _RUNNING)),
+    )
+
+
+def _wanted_samples(text: str) -> list[Sample]:
+    lines = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] in _WANTED]
+    families = text_string_to_metric_families("\n".join(lines) + "\n")
+    return [sample for family in families for sample in family.samples]
+
+
+def _by_engine(samples: Iterable[Sample], names: tuple[str, ...]) -> dict[str, Sample]:
+    return {sample.labels.get("engine", "0"): sample for sample in samples if sample.name in names}
+
+
+def _sum(samples: Iterable[Sample], names: tuple[str, ...]) -> int | None:
+    return _total(int(sample.value) for sample in _by_engine(samples, names).values())
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _mean_usage(usages: dict[str, Sample], blocks: dict[str, int | None]) -> float | None:
+    if not usages:
+        return None
+    weights = {engine: blocks.get(engine) for engine in usages}
+    if None in weights.values():
+        return sum(sample.value for sample in usages.values()) / len(usages)
+    return sum(usages[engine].value * (weight or 0) for engine, weight in weights.items()) / (
+        _total(weights.values()) or 1
+    )
+
+
+def _number(label: str | None) -> int | None:
+    """vLLM writes unknown settings as the string "None"."""
+    return int(label) if label is not None and label.isdecimal() else None
+
+
+def _flag(label: str | None) -> bool | None:
+    return {"True": True, "False": False}.get(label or "")
