@@ -39,6 +39,7 @@ class Sequence:
     computed: int = 0
     generated: int = 0
     cached_tokens: int = 0
+    cache_tokens_created: int = 0
     preemptions: int = 0
     images_started: int = 0
     images_passed: int = 0
@@ -258,6 +259,7 @@ class Engine:
         for place in range(sequence.hashes_known, min(len(sequence.hashes), tokens // self._config.block_size)):
             self.pool.remember(sequence.blocks[place], sequence.hashes[place])
             sequence.hashes_known += 1
+            sequence.cache_tokens_created += self._config.block_size
 
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self._config.block_size)

@@ -7,16 +7,12 @@ from typing import NoReturn
 
 @dataclass(slots=True)
 class ApiError(Exception):
-    """One error answer in vLLM's shape. `closes` tells that vLLM drops the connection after it (every 500)."""
+    """One error answer in vLLM's shape."""
 
     status: int
     type: str
     message: str
     param: str | None = None
-
-    @property
-    def closes(self) -> bool:
-        return self.status == 500
 
     def as_json(self) -> dict[str, object]:
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.status}
@@ -29,10 +25,10 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class DetailError(Exception):
-    """An answer in the web framework's own shape, `{"detail": …}`."""
+    """An answer in the web framework's own shape, `{"detail": …}`; without detail the body is empty."""
 
     status: int
-    detail: str
+    detail: str | None
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 

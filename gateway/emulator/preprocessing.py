@@ -1,0 +1,72 @@
+"""vLLM's way from image URLs to processed pictures: decode, then one processing thread for the whole server.
+
+A request in here is in none of the engine's gauges. That is what vLLM does, and why a gateway must count for itself.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from gateway.emulator.content import ImageRef
+from gateway.emulator.errors import bad_request
+from gateway.emulator.pictures import Picture, PictureCache, load
+
+
+class Preprocessor:
+    """Turns references into pictures, at `pixels_per_second` and strictly one request after the other."""
+
+    def __init__(self, pixels_per_second: float) -> None:
+        self._pixels_per_second = pixels_per_second
+        self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decode")
+        self._thread_is_free = asyncio.Lock()
+        self._jobs: set[asyncio.Task[None]] = set()
+        self.cache = PictureCache()
+
+    async def pictures(self, refs: Sequence[ImageRef]) -> list[Picture]:
+        """The pictures behind the references, in order. Raises ApiError."""
+        if not refs:
+            return []
+        decoded = [None if ref.url is None else await self._decode(ref, place) for place, ref in enumerate(refs)]
+        pictures, new_pixels = [], 0
+        for place, (ref, picture) in enumerate(zip(refs, decoded, strict=True)):
+            key = ref.uuid.encode() if ref.uuid is not None else picture.identity if picture else b""
+            known = self.cache.look_up(key)
+            if known is None:
+                if picture is None:
+                    raise bad_request(f"Cache miss for image at index {place} but data is not provided.")
+                known = Picture(picture.width, picture.height, key)
+                new_pixels += known.pixels
+                self.cache.keep(key, known)
+            pictures.append(known)
+        await self._process(new_pixels)
+        return pictures
+
+    def close(self) -> None:
+        self._decoder.shutdown(wait=True, cancel_futures=True)
+
+    async def _decode(self, ref: ImageRef, place: int) -> Picture:
+        if not ref.url:
+            raise bad_request(
+                f"multi_modal_data['image'][{place}] is empty but multi_modal_uuids['image'][{place}] is missing."
+            )
+        return await asyncio.get_running_loop().run_in_executor(self._decoder, load, ref.url)
+
+    async def _process(self, pixels: int) -> None:
+        """Wait for the thread and its work.
+
+        A client that leaves while queued takes its job along; once the work has begun it runs to its end.
+        """
+        seconds = pixels / self._pixels_per_second
+        if not seconds:
+            return
+        await self._thread_is_free.acquire()
+        job = asyncio.get_running_loop().create_task(self._work(seconds))
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        await asyncio.shield(job)
+
+    async def _work(self, seconds: float) -> None:
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._thread_is_free.release()
