@@ -5,7 +5,7 @@ what an answer means is for others. Whoever gets an `Answer` owns a connection a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -13,10 +13,11 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from gateway.upstream.call import FAILURES, Answer, Call, Connector, current_call
+from gateway.upstream.answer import Answer
+from gateway.upstream.call import FAILURES, Call, Connector, current_call
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
 from gateway.upstream.headers import request_headers
-from gateway.upstream.watchdog import UpstreamTimeouts
+from gateway.upstream.watchdog import Deadline, UpstreamTimeouts, Watchdog
 
 __all__ = ["Answer", "ClientStatistics", "Segment", "UpstreamClient", "UpstreamTimeouts"]
 
@@ -48,6 +49,7 @@ class UpstreamClient:
         self._timeouts = timeouts or UpstreamTimeouts()
         self._upstream_key = upstream_key
         self._loop: asyncio.AbstractEventLoop
+        self._watchdog: Watchdog
         self._pooled: aiohttp.ClientSession
         self._fresh: aiohttp.ClientSession
         self._in_flight = self._sent = self._retried = 0
@@ -55,12 +57,14 @@ class UpstreamClient:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._watchdog = Watchdog(self._loop, self._timeouts.look_seconds)
         self._pooled = self._session(is_pooling=True)
         self._fresh = self._session(is_pooling=False)
 
     async def close(self) -> None:
         await self._pooled.close()
         await self._fresh.close()
+        self._watchdog.close()
 
     def statistics(self) -> ClientStatistics:
         return ClientStatistics(
@@ -76,7 +80,7 @@ class UpstreamClient:
         self,
         method: str,
         path: str,
-        headers: Iterable[tuple[bytes, bytes]],
+        headers: Sequence[tuple[bytes, bytes]],
         body: Sequence[Segment] | None,
         *,
         request_id: str,
@@ -88,29 +92,39 @@ class UpstreamClient:
         cleaned here. The segments of `body` (bytes, or views of bytes) go out in order; long bodies are not copied.
         Raises an UpstreamError, after which nothing is left to finish.
         """
-        call = Call(self._loop, self._timeouts, is_streaming=is_streaming)
-        current_call.set(call)
         pairs = request_headers(headers, request_id=request_id, upstream_key=self._upstream_key)
         url = URL(self._base_url + path, encoded=True)
-        self._in_flight += 1
-        self._sent += 1
+        call = self._begin(is_streaming=is_streaming)
         try:
             response = await self._exchange(call, method, url, pairs, body)
         except BaseException as error:
-            call.end()
             failure = call.failure(error) if isinstance(error, FAILURES) else None
-            self._ended(failure)
+            self._end(call, failure)
             if failure is None:
                 raise
             raise failure from error
-        return self._accept(call, response)
+        return self._accept(call, response, is_streaming=is_streaming)
+
+    def _begin(self, *, is_streaming: bool) -> Call:
+        call = Call(Deadline(self._loop.time(), self._timeouts, is_streaming=is_streaming))
+        current_call.set(call)
+        self._watchdog.watch(call)
+        self._in_flight += 1
+        self._sent += 1
+        return call
+
+    def _end(self, call: Call, failure: UpstreamError | None) -> None:
+        self._watchdog.forget(call)
+        self._in_flight -= 1
+        if failure is not None:
+            self._failed[type(failure)] += 1
 
     async def _exchange(
         self,
         call: Call,
         method: str,
         url: URL,
-        pairs: list[tuple[bytes, bytes]],
+        pairs: list[tuple[str, str]],
         body: Sequence[Segment] | None,
     ) -> aiohttp.ClientResponse:
         try:
@@ -121,21 +135,23 @@ class UpstreamClient:
         self._retried += 1
         return await _request(self._fresh, method, url, pairs, body)
 
-    def _accept(self, call: Call, response: aiohttp.ClientResponse) -> Answer:
+    def _accept(self, call: Call, response: aiohttp.ClientResponse, *, is_streaming: bool) -> Answer:
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             call.forbid_reuse(response)  # after a 500 vLLM closes the connection without saying so
-        answer = Answer(call, response, loop=self._loop, gap_seconds=self._timeouts.gap_seconds, on_end=self._ended)
+        answer = Answer(
+            call,
+            response,
+            is_streaming=is_streaming,
+            loop=self._loop,
+            gap_seconds=self._timeouts.gap_seconds,
+            on_end=self._end,
+        )
         if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
             answer.abort()
             failure = UpstreamBrokenError(f"a redirect ({response.status}) came instead of an answer")
             self._failed[UpstreamBrokenError] += 1
             raise failure  # its Location names vLLM's own host, which is not the client's business
         return answer
-
-    def _ended(self, failure: UpstreamError | None) -> None:
-        self._in_flight -= 1
-        if failure is not None:
-            self._failed[type(failure)] += 1
 
     def _session(self, *, is_pooling: bool) -> aiohttp.ClientSession:
         connect_seconds = self._timeouts.connect_seconds
@@ -155,10 +171,10 @@ async def _request(
     session: aiohttp.ClientSession,
     method: str,
     url: URL,
-    pairs: list[tuple[bytes, bytes]],
+    pairs: list[tuple[str, str]],
     body: Sequence[Segment] | None,
 ) -> aiohttp.ClientResponse:
-    headers = CIMultiDict((name.decode("latin-1"), value.decode("utf-8", "replace")) for name, value in pairs)
+    headers = CIMultiDict(pairs)
     body_bytes = sum(map(len, body)) if body else 0
     data: bytes | AsyncIterator[memoryview] | None
     if body is None:

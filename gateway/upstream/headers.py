@@ -1,10 +1,12 @@
-"""Which headers pass between client and vLLM. Pure functions over raw pairs; names arrive and leave in lower case.
+"""Which headers pass between client and vLLM. Pure functions over raw pairs.
 
+The verdict on a name is remembered, since the same few names come with every request.
 Three kinds never pass: those of one connection (RFC 9110 §7.6.1), those that this gateway writes itself, and those
 by which a client could steer vLLM past the gateway.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 _OF_ONE_CONNECTION = frozenset(
     {
@@ -37,32 +39,46 @@ _OURS = b"x-gateway-"
 
 
 def request_headers(
-    raw: Iterable[tuple[bytes, bytes]], *, request_id: str, upstream_key: str | None
-) -> list[tuple[bytes, bytes]]:
+    raw: Sequence[tuple[bytes, bytes]], *, request_id: str, upstream_key: str | None
+) -> list[tuple[str, str]]:
     """Headers of the request to vLLM from the client's (names in lower case, as ASGI hands them over).
 
-    With `upstream_key` the client's own credentials stay here and that key goes in their place.
+    With `upstream_key` the client's own credentials stay here and that key goes in their place. Values that are not
+    UTF-8 get replacement characters, for the client library can send no others.
     """
-    raw = list(raw)
-    dropped = _NOT_TO_VLLM | _nominated(raw)
+    local = _nominated(raw) if upstream_key is None else _nominated(raw) | _CREDENTIALS
+    kept = [
+        (known, value.decode("utf-8", "replace"))
+        for name, value in raw
+        if (known := _towards_vllm(name)) is not None and name not in local
+    ]
+    kept.append(("accept-encoding", "identity"))
+    kept.append(("x-request-id", request_id))
     if upstream_key is not None:
-        dropped |= _CREDENTIALS
-    kept = [pair for pair in raw if pair[0] not in dropped and not pair[0].startswith(_OURS)]
-    kept.append((b"accept-encoding", b"identity"))
-    kept.append((b"x-request-id", request_id.encode()))
-    if upstream_key is not None:
-        kept.append((b"authorization", b"Bearer " + upstream_key.encode()))
+        kept.append(("authorization", f"Bearer {upstream_key}"))
     return kept
 
 
 def answer_headers(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Headers of vLLM's answer that the client gets: end-to-end ones, content-type and content-length among them."""
+    """Headers of vLLM's answer that the client gets, names in lower case: the end-to-end ones, content-type and
+    content-length among them.
+    """
     pairs = [(name.lower(), value) for name, value in raw]
-    dropped = _NOT_TO_CLIENT | _nominated(pairs)
-    return [pair for pair in pairs if pair[0] not in dropped and not pair[0].startswith(_OURS)]
+    local = _nominated(pairs)
+    return [pair for pair in pairs if _is_for_client(pair[0]) and pair[0] not in local]
 
 
-def _nominated(pairs: list[tuple[bytes, bytes]]) -> frozenset[bytes]:
+@lru_cache(maxsize=1024)
+def _towards_vllm(name: bytes) -> str | None:
+    return None if name in _NOT_TO_VLLM or name.startswith(_OURS) else name.decode("latin-1")
+
+
+@lru_cache(maxsize=1024)
+def _is_for_client(name: bytes) -> bool:
+    return name not in _NOT_TO_CLIENT and not name.startswith(_OURS)
+
+
+def _nominated(pairs: Sequence[tuple[bytes, bytes]]) -> frozenset[bytes]:
     """Names that `Connection` declares to be of this connection only."""
     nominations = [value for name, value in pairs if name == b"connection"]
     return frozenset(name.strip().lower() for value in nominations for name in value.split(b","))

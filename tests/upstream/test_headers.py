@@ -5,11 +5,15 @@ import pytest
 from gateway.upstream.headers import answer_headers, request_headers
 
 
-def to_vllm(*pairs: tuple[bytes, bytes], key: str | None = None) -> list[tuple[bytes, bytes]]:
+def to_vllm(*pairs: tuple[bytes, bytes], key: str | None = None) -> list[tuple[str, str]]:
     return request_headers(pairs, request_id="gw-1", upstream_key=key)
 
 
-ALWAYS = [(b"accept-encoding", b"identity"), (b"x-request-id", b"gw-1")]
+def text(*pairs: tuple[bytes, bytes]) -> list[tuple[str, str]]:
+    return [(name.decode(), value.decode()) for name, value in pairs]
+
+
+ALWAYS = [("accept-encoding", "identity"), ("x-request-id", "gw-1")]
 
 
 def test_end_to_end_headers_pass_in_order() -> None:
@@ -20,7 +24,7 @@ def test_end_to_end_headers_pass_in_order() -> None:
         (b"user-agent", b"OpenAI/Python"),
         (b"user-agent", b"twice"),
     ]
-    assert to_vllm(*pairs) == [*pairs, *ALWAYS]
+    assert to_vllm(*pairs) == [*text(*pairs), *ALWAYS]
 
 
 @pytest.mark.parametrize(
@@ -45,17 +49,21 @@ def test_end_to_end_headers_pass_in_order() -> None:
     ],
 )
 def test_headers_of_the_hop_and_of_the_gateway_stay_here(name: bytes) -> None:
-    assert to_vllm((name, b"client's"), (b"accept", b"*/*")) == [(b"accept", b"*/*"), *ALWAYS]
+    assert to_vllm((name, b"client's"), (b"accept", b"*/*")) == [("accept", "*/*"), *ALWAYS]
 
 
 def test_headers_that_connection_names_stay_here() -> None:
     pairs = [(b"connection", b"close, X-Secret"), (b"x-secret", b"1"), (b"x-open", b"2"), (b"connection", b"x-other")]
-    assert to_vllm(*pairs, (b"x-other", b"3")) == [(b"x-open", b"2"), *ALWAYS]
+    assert to_vllm(*pairs, (b"x-other", b"3")) == [("x-open", "2"), *ALWAYS]
 
 
 def test_an_upstream_key_takes_the_place_of_the_clients_credentials() -> None:
     pairs = [(b"authorization", b"Bearer sk-client"), (b"x-api-key", b"sk-client")]
-    assert to_vllm(*pairs, key="sk-engine") == [*ALWAYS, (b"authorization", b"Bearer sk-engine")]
+    assert to_vllm(*pairs, key="sk-engine") == [*ALWAYS, ("authorization", "Bearer sk-engine")]
+
+
+def test_a_value_that_is_not_utf8_is_marked_as_such() -> None:
+    assert to_vllm((b"x-name", b"caf\xe9")) == [("x-name", "caf\ufffd"), *ALWAYS]
 
 
 def test_answers_keep_what_is_end_to_end() -> None:

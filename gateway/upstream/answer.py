@@ -1,0 +1,88 @@
+"""An answer of vLLM while it comes."""
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+
+import aiohttp
+
+from gateway.upstream.call import FAILURES, Call
+from gateway.upstream.errors import UpstreamError
+from gateway.upstream.headers import answer_headers
+
+
+class Answer:
+    """An answer as it comes. Its owner reads to the end or aborts, and calls `finish` in every case."""
+
+    __slots__ = (
+        "_call",
+        "_gap_seconds",
+        "_has_begun",
+        "_on_end",
+        "_readany",
+        "_response",
+        "_time",
+        "headers",
+        "status",
+    )
+
+    def __init__(
+        self,
+        call: Call,
+        response: aiohttp.ClientResponse,
+        *,
+        is_streaming: bool,
+        loop: asyncio.AbstractEventLoop,
+        gap_seconds: float,
+        on_end: Callable[[Call, UpstreamError | None], None],
+    ) -> None:
+        self._call = call
+        self._response = response
+        self._readany = response.content.readany
+        self._time = loop.time
+        self._gap_seconds = gap_seconds
+        self._has_begun = not is_streaming
+        self._on_end: Callable[[Call, UpstreamError | None], None] | None = on_end
+        self.status = response.status
+        self.headers = answer_headers(response.raw_headers)
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether the connection had served another request before."""
+        return self._call.is_reused
+
+    async def read(self) -> bytes:
+        """Whatever has come since the last call, waiting for at least a byte; empty at the end.
+
+        Raises UpstreamTimeoutError or UpstreamBrokenError.
+        """
+        deadline = self._call.deadline
+        if self._has_begun:
+            deadline.wait_until_seconds = self._time() + self._gap_seconds
+        try:
+            chunk = await self._readany()
+        except FAILURES as error:
+            failure = self._call.failure(error)
+            self._end(failure)
+            raise failure from error
+        deadline.wait_until_seconds = inf
+        self._has_begun = True
+        return chunk
+
+    def abort(self) -> None:
+        """Close the connection now, which makes vLLM drop the request."""
+        self._call.cut()
+        self._response.close()
+        self._end(None)
+
+    def finish(self) -> None:
+        """Give the connection back if the answer was complete, close it otherwise. May be called again."""
+        if self._response.closed:
+            self._end(None)
+        else:
+            self.abort()
+
+    def _end(self, failure: UpstreamError | None) -> None:
+        if self._on_end is not None:
+            self._on_end(self._call, failure)
+            self._on_end = None
