@@ -40,6 +40,7 @@ class ImageInfo:
     `stored` is the size in the file, `size` the one after EXIF orientation: the one that token counts use.
     `file_bytes` counts the decoded file, not its base64. `why` holds the reasons for encoding it anew that the header
     already shows; others (trailing bytes) only show when the file is decoded. `is_lossy` decides the output kind.
+    `is_progressive`: decoding takes memory for every stored pixel, at whatever scale.
     """
 
     format: ImageFormat
@@ -50,6 +51,7 @@ class ImageInfo:
     file_bytes: int
     is_lossy: bool
     why: frozenset[Why] = frozenset()
+    is_progressive: bool = False
 
 
 class ImageAction(StrEnum):

@@ -1,0 +1,118 @@
+"""JPEG headers: segments up to the first scan (ITU T.81 B.2; EXIF 2.32; CIPA DC-007 for multi-picture files)."""
+
+import re
+from dataclasses import dataclass
+
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImageFormat, Why
+from gateway.imaging.header.base import BrokenHeaderError, Header, ShortHeaderError, need
+from gateway.imaging.header.exif import directory_value, orientation
+
+_SOS = 0xDA
+_APP1 = 0xE1
+_APP2 = 0xE2
+_FRAMES = frozenset({*range(0xC0, 0xD0), 0xDE} - {0xC4, 0xC8, 0xCC})
+_BASELINE = frozenset({0xC0, 0xC1})
+_WITHOUT_BODY = frozenset({0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)})
+_FIRST_MARKER = 0xC0
+_TAKEN = _FRAMES | {_APP1, _APP2}
+_EXIF = b"Exif\x00\x00"
+_XMP = b"http://ns.adobe.com/xap/1.0/\x00"
+_MPF = b"MPF\x00"
+_MPF_IMAGES_TAG = 0xB001
+_UNSIGNED_LONG = 4
+_END_MARKER = re.compile(rb"\xff\xd9")
+
+
+@dataclass(slots=True)
+class _Segments:
+    """The segments that matter, as they come by."""
+
+    frame: bytes = b""
+    frame_marker: int = 0
+    exif: bytes = b""
+    xmp: bytes = b""
+    pictures: int = 1
+
+    def take(self, marker: int, body: bytes) -> None:
+        if marker in _FRAMES:
+            self.frame, self.frame_marker = body, marker
+        elif marker == _APP1 and body.startswith(_EXIF):
+            self.exif += body[6:] if self.exif else body
+        elif marker == _APP1 and body.startswith(_XMP):
+            self.xmp = body[len(_XMP) :]
+        elif marker == _APP2 and body.startswith(_MPF):
+            self.pictures = directory_value(body[4:], _MPF_IMAGES_TAG, _UNSIGNED_LONG) or 1
+
+
+def read_jpeg(data: bytes) -> Header:
+    """Raises ShortHeaderError, BrokenHeaderError."""
+    segments, _ = _read_to_scan(data)
+    frame = segments.frame
+    if len(frame) < 6:
+        raise BrokenHeaderError("it has no frame header")
+    bits, components = frame[0], frame[5]
+    if bits != 8 or components not in {1, 3, 4}:
+        raise BrokenHeaderError(f"{components} components of {bits} bits are not supported")
+    return Header(
+        ImageFormat.JPEG,
+        Size(int.from_bytes(frame[3:5], "big"), int.from_bytes(frame[1:3], "big")),
+        is_lossy=True,
+        orientation=orientation(segments.exif, segments.xmp) if segments.exif or segments.xmp else 1,
+        frames=segments.pictures,
+        why=_reasons(components, segments.pictures),
+        is_progressive=segments.frame_marker not in _BASELINE,
+    )
+
+
+def _reasons(components: int, pictures: int) -> frozenset[Why]:
+    if components == 4:
+        return frozenset({Why.MODE, Why.FRAMES} if pictures > 1 else {Why.MODE})
+    return frozenset({Why.FRAMES}) if pictures > 1 else frozenset()
+
+
+def end_of_picture(file: bytes) -> int:
+    """Offset behind the first end marker after the first scan; the file's length if it has none.
+
+    Tables between scans could hold the marker's two bytes by chance. Then the picture is encoded anew without need,
+    and the same way every time.
+    """
+    _, scan_start = _read_to_scan(file)
+    match = _END_MARKER.search(file, scan_start)
+    return match.end() if match else len(file)
+
+
+def _read_to_scan(data: bytes) -> tuple[_Segments, int]:
+    segments = _Segments()
+    position = 2
+    while True:
+        position = _next_marker(data, position)
+        marker = data[position + 1]
+        end = position + 2 + (data[position + 2] << 8 | data[position + 3])
+        if end < position + 4:
+            raise BrokenHeaderError(f"the segment at byte {position} has a length below 2")
+        need(data, end)
+        if marker == _SOS:
+            return segments, end
+        if marker in _TAKEN:
+            segments.take(marker, data[position + 4 : end])
+        position = end
+
+
+def _next_marker(data: bytes, position: int) -> int:
+    """Where the next segment with a body starts; junk between segments is skipped, as Pillow does."""
+    while True:
+        need(data, position + 4)
+        marker = data[position + 1]
+        if data[position] != 0xFF or marker == 0:
+            position = data.find(b"\xff", position + 1)
+            if position < 0:
+                raise ShortHeaderError(len(data) + 4)
+        elif marker == 0xFF:
+            position += 1
+        elif marker in _WITHOUT_BODY:
+            position += 2
+        elif marker < _FIRST_MARKER:
+            raise BrokenHeaderError(f"marker 0x{marker:02x} at byte {position} is unknown")
+        else:
+            return position

@@ -1,0 +1,88 @@
+"""Headers of the rarer formats, read by Pillow from the whole file: BMP, TIFF, AVIF, ICO.
+
+Pillow's `open` reads no pixels of them, but ICO's does, and TIFF's runs through as many directory entries as the file
+claims. Both are looked at first, because this runs on the event loop.
+"""
+
+import struct
+
+from PIL import ImageFile
+
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImageFormat, Why
+from gateway.imaging.header.base import BrokenHeaderError, Header
+from gateway.imaging.header.exif import orientation_in_pillow
+from gateway.imaging.header.png import SIGNATURE
+from gateway.imaging.pillow import CLIENT_FAULTS, open_picture
+
+_MAX_DIRECTORY_ENTRIES = 1024
+_MAX_ICON_SIDE = 1024
+_PLAIN_MODES = frozenset({"RGB", "L"})
+_ALPHA_MODES = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
+_TIFF_WIDTH, _TIFF_HEIGHT = 256, 257
+
+
+def read_opened(file: bytes, image_format: ImageFormat) -> Header:
+    """Raises BrokenHeaderError; what Pillow says becomes its text."""
+    try:
+        if image_format is ImageFormat.ICO:
+            _check_icons(file)
+        elif image_format is ImageFormat.TIFF:
+            _check_directory(file)
+        return _header(open_picture(file, image_format), image_format)
+    except CLIENT_FAULTS as fault:
+        raise BrokenHeaderError(str(fault)) from fault
+
+
+def _header(picture: ImageFile.ImageFile, image_format: ImageFormat) -> Header:
+    orientation = orientation_in_pillow(picture)  # before asking for frames, which moves through the file
+    why = set()
+    if picture.mode in _ALPHA_MODES or "transparency" in picture.info:
+        why.add(Why.ALPHA)
+    elif picture.mode not in _PLAIN_MODES:
+        why.add(Why.MODE)
+    frames = getattr(picture, "n_frames", 1) if image_format is ImageFormat.AVIF else _directories(picture)
+    if frames > 1:
+        why.add(Why.FRAMES)
+    return Header(
+        image_format,
+        _stored_size(picture),
+        is_lossy=image_format is ImageFormat.AVIF,
+        orientation=orientation,
+        frames=frames,
+        why=frozenset(why),
+    )
+
+
+def _stored_size(picture: ImageFile.ImageFile) -> Size:
+    """Pillow gives a TIFF's size after its orientation tag; all others before."""
+    tags = getattr(picture, "tag_v2", None)
+    if tags is None:
+        return Size(*picture.size)
+    return Size(int(tags[_TIFF_WIDTH]), int(tags[_TIFF_HEIGHT]))
+
+
+def _directories(picture: ImageFile.ImageFile) -> int:
+    """2 for a TIFF with a second page: counting them all would follow a chain of any length."""
+    tags = getattr(picture, "tag_v2", None)
+    return 1 + bool(tags is not None and tags.next)
+
+
+def _check_directory(file: bytes) -> None:
+    order = "<" if file[:2] == b"II" else ">"
+    is_big = 43 in file[2:4]
+    (start,) = struct.unpack_from(order + ("Q" if is_big else "I"), file, 8 if is_big else 4)
+    (entries,) = struct.unpack_from(order + ("Q" if is_big else "H"), file, start)
+    if entries > _MAX_DIRECTORY_ENTRIES:
+        raise BrokenHeaderError(f"its directory has {entries} entries, at most {_MAX_DIRECTORY_ENTRIES} are read")
+
+
+def _check_icons(file: bytes) -> None:
+    """Every picture of an icon is small: its own header is believed, not the directory, whose sides end at 256."""
+    (count,) = struct.unpack_from("<H", file, 4)
+    for index in range(count):
+        (start,) = struct.unpack_from("<I", file, 6 + 16 * index + 12)
+        layout, offset = (">II", start + 16) if file.startswith(SIGNATURE, start) else ("<II", start + 4)
+        width, height = struct.unpack_from(layout, file, offset)
+        if max(width, height // 2) > _MAX_ICON_SIDE:
+            raise BrokenHeaderError(f"icon {index} is {width}x{height}, at most {_MAX_ICON_SIDE} a side is read")

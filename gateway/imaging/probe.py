@@ -1,0 +1,179 @@
+"""What an image is, from its header alone: format, size as the model will see it, reasons for encoding it anew.
+
+No pixel is decoded here. A refused request costs one look at the first kilobyte of each image's base64.
+"""
+
+import re
+from collections.abc import Callable
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.image import ImageFormat, ImageInfo, Why
+from gateway.imaging.header.base import BrokenHeaderError, Header, ShortHeaderError
+from gateway.imaging.header.gif import read_gif
+from gateway.imaging.header.jpeg import read_jpeg
+from gateway.imaging.header.opened import read_opened
+from gateway.imaging.header.png import SIGNATURE, read_png
+from gateway.imaging.header.webp import read_webp
+from gateway.imaging.limits import ImageLimits
+from gateway.imaging.pillow import DECODABLE
+from gateway.wire.encoded_file import EncodedFile
+
+__all__ = ["ImageLimits", "probe", "recognise"]
+
+_FIRST_READ_BYTES = 1024
+_SECOND_READ_BYTES = 64 << 10
+_TAIL_CHARACTERS = 4 << 10
+_SWAPS_SIDES = 5  # EXIF orientations from 5 on lay the picture on its side
+
+_AVIF_BRANDS = frozenset({b"avif", b"avis"})
+_HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis"})
+_CONTAINER_BRANDS = frozenset({b"mif1", b"msf1"})
+_TIFF_STARTS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
+_STARTS: tuple[tuple[bytes, ImageFormat], ...] = (
+    (b"\xff\xd8\xff", ImageFormat.JPEG),
+    (SIGNATURE, ImageFormat.PNG),
+    (b"GIF87a", ImageFormat.GIF),
+    (b"GIF89a", ImageFormat.GIF),
+    (b"BM", ImageFormat.BMP),
+    (b"\x00\x00\x01\x00", ImageFormat.ICO),
+    *((start, ImageFormat.TIFF) for start in _TIFF_STARTS),
+)
+_FOREIGN = (
+    (re.compile(rb"\s*%PDF-"), "a PDF document; send its pages as images"),
+    (re.compile(rb"(?s).{0,512}<svg[\s>]"), "an SVG drawing; send it as PNG"),
+    (re.compile(rb"(?is)\s*<(!doctype html|html)"), "an HTML page, perhaps an error page of a download"),
+    (re.compile(rb"[\x09\x0a\x0d\x20-\x7e]+\Z"), "text"),
+)
+
+
+def probe(file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo:
+    """Raises GatewayError (status 400, `param` named): EMPTY_IMAGE_FILE, UNSUPPORTED_IMAGE_MEDIA_TYPE, IMAGE_TOO_LARGE,
+    IMAGE_PARSE_ERROR, INVALID_IMAGE_DIMENSIONS, and INVALID_BASE64_IMAGE from reading the file.
+    """
+    try:
+        _check_bytes(file.file_bytes, limits)
+        head = file.prefix(_FIRST_READ_BYTES)
+        image_format = _accepted_format(head, limits)
+        header = _read_header(file, head, image_format)
+        _check_size(header, limits)
+    except GatewayError as error:
+        raise error if error.param else GatewayError(error.code, error.message, param=param) from error
+    return _describe(header, file.file_bytes)
+
+
+def recognise(head: bytes) -> ImageFormat | None:
+    """The format that the first bytes name; None for all that is no image of a known format."""
+    for start, image_format in _STARTS:
+        if head.startswith(start):
+            return image_format
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return ImageFormat.WEBP
+    return _recognise_boxes(head) if head[4:8] == b"ftyp" else None
+
+
+def _recognise_boxes(head: bytes) -> ImageFormat | None:
+    major = head[8:12]
+    box_end = min(int.from_bytes(head[:4], "big"), len(head))
+    brands = {head[start : start + 4] for start in range(16, box_end - 3, 4)}
+    if major in _AVIF_BRANDS or (major in _CONTAINER_BRANDS and brands & _AVIF_BRANDS):
+        return ImageFormat.AVIF
+    if major in _HEIC_BRANDS | _CONTAINER_BRANDS:
+        return ImageFormat.HEIC
+    return None
+
+
+def _check_bytes(file_bytes: int, limits: ImageLimits) -> None:
+    if not file_bytes:
+        raise GatewayError(Code.EMPTY_IMAGE_FILE, "The image is empty: its data URL carries no bytes.")
+    if file_bytes > limits.max_bytes:
+        raise GatewayError(
+            Code.IMAGE_TOO_LARGE,
+            f"The image file has {file_bytes} bytes; at most {limits.max_bytes} are allowed. "
+            "Send it smaller, or as JPEG.",
+        )
+
+
+def _accepted_format(head: bytes, limits: ImageLimits) -> ImageFormat:
+    image_format = recognise(head)
+    if image_format is not None and image_format in limits.formats & DECODABLE:
+        return image_format
+    accepted = ", ".join(sorted(limits.formats & DECODABLE))
+    what = f"in the format {image_format}, which is not accepted" if image_format else f"not an image: {_guess(head)}"
+    raise GatewayError(
+        Code.UNSUPPORTED_IMAGE_MEDIA_TYPE, f"The data is {what}. Accepted formats: {accepted}; the bytes decide."
+    )
+
+
+def _guess(head: bytes) -> str:
+    return next((f"it looks like {name}" for pattern, name in _FOREIGN if pattern.match(head)), "its start is unknown")
+
+
+def _read_header(file: EncodedFile, head: bytes, image_format: ImageFormat) -> Header:
+    try:
+        match image_format:
+            case ImageFormat.JPEG:
+                return _read_growing(file, head, read_jpeg)
+            case ImageFormat.PNG:
+                tail = _tail(file)
+                return _read_growing(file, head, lambda data: read_png(data, tail))
+            case ImageFormat.WEBP:
+                return _read_growing(file, head, read_webp)
+            case ImageFormat.GIF:
+                return _read_growing(file, head, read_gif)
+            case _:
+                return read_opened(file.decode(), image_format)
+    except BrokenHeaderError as error:
+        raise GatewayError(
+            Code.IMAGE_PARSE_ERROR, f"The {image_format} header is damaged: {error}. Encode the image anew."
+        ) from error
+
+
+def _read_growing(file: EncodedFile, data: bytes, parse: Callable[[bytes], Header]) -> Header:
+    """1 KB, then 64 KB, then as far as segment lengths point, at least doubling: all reads cost at most two of all."""
+    while True:
+        try:
+            return parse(data)
+        except ShortHeaderError as short:
+            if len(data) >= file.file_bytes:
+                raise BrokenHeaderError(f"the file ends at byte {len(data)}, inside the header") from short
+            data = file.prefix(max(short.needed_bytes, _SECOND_READ_BYTES, 2 * len(data)))
+
+
+def _tail(file: EncodedFile) -> bytes:
+    """The end of a file that is longer than the first read, on a boundary of four characters."""
+    start = max(0, len(file.payload) - _TAIL_CHARACTERS) // 4 * 4
+    return EncodedFile(file.payload[start:], file.param).decode()
+
+
+def _check_size(header: Header, limits: ImageLimits) -> None:
+    size = header.stored
+    if not size.pixels:
+        raise GatewayError(Code.INVALID_IMAGE_DIMENSIONS, f"The image is {size} pixels; no side may be zero.")
+    most = limits.pixel_limit(header.format, is_progressive=header.is_progressive)
+    if size.pixels > most:
+        kind = "progressive jpeg" if header.is_progressive else str(header.format)
+        raise GatewayError(
+            Code.IMAGE_TOO_LARGE,
+            f"The image is {size} = {size.pixels} pixels; at most {most} are allowed for {kind}. Scale it down.",
+        )
+    if size.aspect_ratio > limits.max_aspect_ratio:
+        raise GatewayError(
+            Code.INVALID_IMAGE_DIMENSIONS,
+            f"The image is {size}: its sides differ {size.aspect_ratio:.0f} times; "
+            f"at most {limits.max_aspect_ratio:g} times is allowed. Crop or split it.",
+        )
+
+
+def _describe(header: Header, file_bytes: int) -> ImageInfo:
+    is_turned = header.orientation != 1
+    return ImageInfo(
+        format=header.format,
+        stored=header.stored,
+        size=header.stored.transposed if header.orientation >= _SWAPS_SIDES else header.stored,
+        orientation=header.orientation,
+        frames=header.frames,
+        file_bytes=file_bytes,
+        is_lossy=header.is_lossy,
+        why=header.why | {Why.ORIENTATION} if is_turned else header.why,
+        is_progressive=header.is_progressive,
+    )

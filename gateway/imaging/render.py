@@ -1,0 +1,121 @@
+"""One image in, one plain image out: turned upright, opaque, 8-bit, one frame, of the target size, nothing behind it.
+
+vLLM's caches are keyed by the image's bytes, so the same file and target always give the same bytes: every parameter is
+fixed here and named by ENCODER_ID. Colour profiles are dropped unread, because vLLM does not apply them either.
+"""
+
+from dataclasses import dataclass
+from io import BytesIO
+
+import PIL
+from PIL import Image, ImageFile, features
+
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImageFormat, ImageInfo, Why
+from gateway.imaging.decode import is_turned_by_decoder, load
+from gateway.imaging.pillow import as_parse_error
+
+_WHITE = (255, 255, 255)
+_JPEG_QUALITY = 90
+_WEBP_MAX_SIDE = 16_383
+_REDUCING_GAP = 2.0  # shrink by whole numbers first, down to twice the target
+_TRANSPOSITIONS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+ENCODER_ID = "/".join(
+    (
+        f"pillow-{PIL.__version__}",
+        f"libjpeg_turbo-{features.version('libjpeg_turbo')}",
+        f"webp-{features.version('webp')}",
+        f"zlib-{features.version('zlib')}",
+        f"jpeg-q{_JPEG_QUALITY}-444",
+        "webp-lossless-m0-q0",
+        "png-l1",
+        "bicubic-gap2",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A new image file and all reasons for making it."""
+
+    file: bytes
+    media_type: str
+    why: frozenset[Why]
+
+
+def render(file: bytes, info: ImageInfo, target: Size) -> Rendered:
+    """Normalises and resizes in one decode. `target` is the size after orientation.
+
+    Raises GatewayError IMAGE_PARSE_ERROR.
+    """
+    with as_parse_error(f"The {info.format} cannot be decoded"):
+        picture = _turned_to(_flattened(load(file, info, target)), info, target)
+    picture.info = {}  # comments and profiles would travel along into the new file
+    encoded, media_type = _encoded(picture, is_lossy=info.is_lossy)
+    return Rendered(encoded, media_type, info.why | _resize_reason(info.size, target))
+
+
+def _resize_reason(size: Size, target: Size) -> frozenset[Why]:
+    if size == target:
+        return frozenset()
+    return frozenset({Why.TOO_SMALL if target.pixels > size.pixels else Why.RESIZE})
+
+
+def _flattened(picture: ImageFile.ImageFile) -> Image.Image:
+    """8-bit grey or RGB, over white where it was transparent (vLLM's `convert_image_mode`)."""
+    plain: Image.Image = picture
+    if picture.mode.startswith("I;16"):
+        plain = _high_bytes(picture)
+    if plain.has_transparency_data:
+        return _over_white(plain)
+    if plain.mode == "1":
+        return plain.convert("L")
+    return plain if plain.mode in {"L", "RGB"} else plain.convert("RGB")
+
+
+def _high_bytes(picture: Image.Image) -> Image.Image:
+    """Sixteen bits scaled to eight; Pillow's own conversion would clip at 255."""
+    grey = picture.convert("I").point(lambda value: value * (1 / 256)).convert("L")
+    transparent = picture.info.get("transparency")
+    grey.info = {} if transparent is None else {"transparency": transparent >> 8}
+    return grey
+
+
+def _over_white(picture: Image.Image) -> Image.Image:
+    rgba = picture if picture.mode == "RGBA" else picture.convert("RGBA")
+    canvas = Image.new("RGB", rgba.size, _WHITE)
+    canvas.paste(rgba, mask=rgba.getchannel("A"))
+    return canvas
+
+
+def _turned_to(picture: Image.Image, info: ImageInfo, target: Size) -> Image.Image:
+    """Resized, then turned: fewer pixels to turn."""
+    transposition = None if is_turned_by_decoder(info) else _TRANSPOSITIONS.get(info.orientation)
+    swaps = transposition is not None and info.size != info.stored
+    width, height = (target.height, target.width) if swaps else (target.width, target.height)
+    if picture.size != (width, height):
+        gap = None if info.format is ImageFormat.JPEG else _REDUCING_GAP
+        picture = picture.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=gap)
+    return picture if transposition is None else picture.transpose(transposition)
+
+
+def _encoded(picture: Image.Image, *, is_lossy: bool) -> tuple[bytes, str]:
+    """JPEG for what was lossy; lossless WebP for the rest, PNG where a side is too long for WebP."""
+    out = BytesIO()
+    if is_lossy:
+        picture.save(out, "JPEG", quality=_JPEG_QUALITY, subsampling="4:4:4")
+        return out.getvalue(), "image/jpeg"
+    if max(picture.size) > _WEBP_MAX_SIDE:
+        picture.save(out, "PNG", compress_level=1)
+        return out.getvalue(), "image/png"
+    picture.save(out, "WEBP", lossless=True, quality=0, method=0)
+    return out.getvalue(), "image/webp"

@@ -1,0 +1,85 @@
+"""What is known of pictures that were decoded before, so that one re-sent with every turn costs nothing again."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.geometry import Size
+from gateway.domain.image import Why
+
+_ENTRY_OVERHEAD_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A new image file as base64, ready to be spliced into the body. `file_bytes` is its size without base64."""
+
+    base64: bytes
+    media_type: str
+    file_bytes: int
+    why: frozenset[Why]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Why a picture is refused, without the place where it stood: the next request may hold it elsewhere."""
+
+    code: Code
+    message: str
+
+
+class VerdictKey(NamedTuple):
+    """Hash of the base64 as it came, the size asked for (None: its own), and what would encode it."""
+
+    digest: bytes
+    target: Size | None
+    encoder_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What decoding a picture led to. Neither field set: it is sound, and goes on as it came."""
+
+    prepared: Prepared | None = None
+    damage: Damage | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        return _ENTRY_OVERHEAD_BYTES + (len(self.prepared.base64) if self.prepared else 0)
+
+    def answer(self, param: str) -> Prepared | None:
+        """Raises GatewayError for a damaged picture, about the part `param`."""
+        if self.damage:
+            raise GatewayError(self.damage.code, self.damage.message, param=param)
+        return self.prepared
+
+
+class VerdictCache:
+    """Verdicts by key, the least recently used leaving first, bounded by the bytes that they hold."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.held_bytes = 0
+        self._verdicts: OrderedDict[VerdictKey, Verdict] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+    def get(self, key: VerdictKey) -> Verdict | None:
+        verdict = self._verdicts.get(key)
+        if verdict is not None:
+            self._verdicts.move_to_end(key)
+        return verdict
+
+    def put(self, key: VerdictKey, verdict: Verdict) -> None:
+        """Keeps it, unless it alone is larger than the cache."""
+        if verdict.held_bytes > self.capacity_bytes:
+            return
+        if old := self._verdicts.pop(key, None):
+            self.held_bytes -= old.held_bytes
+        self._verdicts[key] = verdict
+        self.held_bytes += verdict.held_bytes
+        while self.held_bytes > self.capacity_bytes:
+            _, oldest = self._verdicts.popitem(last=False)
+            self.held_bytes -= oldest.held_bytes

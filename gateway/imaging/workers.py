@@ -1,0 +1,211 @@
+"""Pictures are decoded here: in threads, under a budget of decode bytes, each content once.
+
+Ownership: a decode belongs to no request. It runs as a task of its own that the requests which want it wait for; one
+that leaves does not disturb the others. When all have left before a thread took it, it is dropped; once in a thread it
+runs to its end, its verdict is kept, and its bytes go back to the budget only then.
+
+Order: hash, cache, a look at the whole file, an idle thread, bytes of the budget, decoding. Hashing and looking have
+threads of their own, so that a known picture never waits behind unknown ones. While bytes of the budget are held,
+nothing is awaited but the thread that uses them.
+"""
+
+import asyncio
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import pybase64
+
+from gateway.domain.errors import GatewayError
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImageInfo
+from gateway.imaging.body import late_reasons
+from gateway.imaging.decode import verify
+from gateway.imaging.limits import job_bytes
+from gateway.imaging.render import ENCODER_ID, render
+from gateway.imaging.verdicts import Damage, Prepared, Verdict, VerdictCache, VerdictKey
+from gateway.wire.encoded_file import EncodedFile
+
+__all__ = ["DecodeBudget", "ImageStatistics", "ImageWorkers", "Prepared", "needs_decode"]
+
+_INLINE_HASH_BYTES = 64 << 10  # below this, a hash takes less time than handing it to a thread
+
+
+class DecodeBudget(Protocol):
+    """Bytes of memory for decoding. What `acquire` gave, `release` gives back, on the same event loop.
+
+    A cancelled `acquire` holds nothing. A job larger than the whole budget is the budget's affair.
+    """
+
+    async def acquire(self, byte_count: int) -> None: ...
+
+    def release(self, byte_count: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImageStatistics:
+    """Counts since the start, and what is held now. `shared` requests waited for another one's decode."""
+
+    hits: int
+    misses: int
+    shared: int
+    cached_verdicts: int
+    cached_bytes: int
+    decode_bytes_held: int
+    waiting_decodes: int
+    running_decodes: int
+
+
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """One decode on its way: how many requests wait for it, and whether a thread has taken it."""
+
+    task: asyncio.Task[Verdict]
+    waiters: int = 0
+    is_in_thread: bool = False
+
+
+def needs_decode(info: ImageInfo, target: Size | None) -> bool:
+    """Whether the plan or the header already say that this image is encoded anew."""
+    return bool(info.why) or target not in {None, info.size}
+
+
+class ImageWorkers:
+    """Checks, normalises and resizes images. One for each process; used from one event loop."""
+
+    def __init__(
+        self, *, threads: int, decode_budget: DecodeBudget, cache_bytes: int, verify: Literal["full", "header"] = "full"
+    ) -> None:
+        self._decoders = ThreadPoolExecutor(threads, thread_name_prefix="decode")
+        self._lookers = ThreadPoolExecutor(threads, thread_name_prefix="look")
+        self._budget = decode_budget
+        self._cache = VerdictCache(cache_bytes)
+        self._verifies_all = verify == "full"
+        self._flights: dict[VerdictKey, _Flight] = {}
+        self._idle_threads = asyncio.Semaphore(threads)
+        self._hits = self._misses = self._shared = self._held_bytes = self._running = 0
+
+    async def prepare(self, file: EncodedFile, info: ImageInfo, target: Size | None, param: str) -> Prepared | None:
+        """The image as it is to be sent, or None where the bytes that came go on untouched.
+
+        `target` is the planned size after orientation (None or `info.size`: its own). Raises GatewayError for a damaged
+        image, with `param`.
+        """
+        if not self._verifies_all and not needs_decode(info, target):
+            return None
+        key = VerdictKey(await self._digest(file.payload), None if target == info.size else target, ENCODER_ID)
+        verdict = self._cache.get(key)
+        if verdict is None:
+            verdict = await self._wait_for(key, file, info)
+        else:
+            self._hits += 1
+        return verdict.answer(param)
+
+    def statistics(self) -> ImageStatistics:
+        return ImageStatistics(
+            hits=self._hits,
+            misses=self._misses,
+            shared=self._shared,
+            cached_verdicts=len(self._cache),
+            cached_bytes=self._cache.held_bytes,
+            decode_bytes_held=self._held_bytes,
+            waiting_decodes=len(self._flights) - self._running,
+            running_decodes=self._running,
+        )
+
+    async def close(self) -> None:
+        """Waits for the decodes on their way and lets the threads go."""
+        await asyncio.gather(*(flight.task for flight in self._flights.values()), return_exceptions=True)
+        self._decoders.shutdown(wait=False)
+        self._lookers.shutdown(wait=False)
+
+    async def _digest(self, payload: memoryview | bytes) -> bytes:
+        if len(payload) < _INLINE_HASH_BYTES:
+            return hashlib.sha256(payload).digest()
+        return await asyncio.get_running_loop().run_in_executor(self._lookers, _sha256, payload)
+
+    async def _wait_for(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
+        flight = self._flights.get(key)
+        if flight is None:
+            self._misses += 1
+            flight = self._start(key, file, info)
+        else:
+            self._shared += 1
+        flight.waiters += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiters -= 1
+            if not flight.waiters and not flight.is_in_thread:
+                flight.task.cancel()
+                self._land(key, flight)
+
+    def _start(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> _Flight:
+        flight = _Flight(asyncio.create_task(self._fly(key, file, info)))
+        flight.task.add_done_callback(lambda _: self._land(key, flight))
+        self._flights[key] = flight
+        return flight
+
+    def _land(self, key: VerdictKey, flight: _Flight) -> None:
+        if self._flights.get(key) is flight:  # after a cancellation the key may already be another's
+            del self._flights[key]
+
+    async def _fly(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
+        looked_at = await asyncio.get_running_loop().run_in_executor(self._lookers, examine, file, info)
+        if isinstance(looked_at, Verdict):
+            verdict = looked_at
+        else:
+            verdict = await self._decode(key, file, looked_at)
+        self._cache.put(key, verdict)
+        return verdict
+
+    async def _decode(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
+        byte_count = job_bytes(info, key.target or (info.size if info.why else None))
+        await self._idle_threads.acquire()
+        try:
+            await self._budget.acquire(byte_count)
+        except BaseException:
+            self._idle_threads.release()
+            raise
+        self._held_bytes += byte_count
+        self._running += 1
+        self._flights[key].is_in_thread = True
+        job = asyncio.get_running_loop().run_in_executor(self._decoders, judge, file, info, key.target)
+        job.add_done_callback(lambda _: self._give_back(byte_count))
+        return await asyncio.shield(job)
+
+    def _give_back(self, byte_count: int) -> None:
+        self._running -= 1
+        self._held_bytes -= byte_count
+        self._budget.release(byte_count)
+        self._idle_threads.release()
+
+
+def examine(file: EncodedFile, info: ImageInfo) -> ImageInfo | Verdict:
+    """`info` with the reasons that only the whole file shows: they decide how many bytes decoding takes."""
+    try:
+        return replace(info, why=info.why | late_reasons(file.decode(), info))
+    except GatewayError as error:
+        return _damaged(error)
+
+
+def judge(file: EncodedFile, info: ImageInfo, target: Size | None) -> Verdict:
+    """Decodes one image, in a thread: base64 to pixels, and to base64 again where it changes."""
+    try:
+        if not needs_decode(info, target):
+            verify(file.decode(), info)
+            return Verdict()
+        rendered = render(file.decode(), info, target or info.size)
+    except GatewayError as error:
+        return _damaged(error)
+    encoded = pybase64.b64encode(rendered.file)
+    return Verdict(prepared=Prepared(encoded, rendered.media_type, len(rendered.file), rendered.why))
+
+
+def _damaged(error: GatewayError) -> Verdict:
+    return Verdict(damage=Damage(error.code, error.message))
+
+
+def _sha256(payload: memoryview | bytes) -> bytes:
+    return hashlib.sha256(payload).digest()
