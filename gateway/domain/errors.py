@@ -38,6 +38,7 @@ class Code(StrEnum):
     UPSTREAM_TIMEOUT = "upstream_timeout"
     SERVER_IS_OVERLOADED = "server_is_overloaded"
     UPSTREAM_UNAVAILABLE = "upstream_unavailable"
+    INTERNAL_ERROR = "internal_error"
 
 
 _STATUS = {
@@ -51,6 +52,7 @@ _STATUS = {
     Code.UNSUPPORTED_CONTENT_ENCODING: 415,
     Code.HEADERS_TOO_LARGE: 431,
     Code.RATE_LIMIT_EXCEEDED: 429,
+    Code.INTERNAL_ERROR: 500,
     Code.UPSTREAM_ERROR: 502,
     Code.SERVER_IS_OVERLOADED: 503,
     Code.UPSTREAM_UNAVAILABLE: 503,

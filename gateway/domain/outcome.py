@@ -11,6 +11,7 @@ class Outcome(StrEnum):
     UPSTREAM_REFUSED = "upstream_refused"
     UPSTREAM_BROKE = "upstream_broke"
     CLIENT_LEFT = "client_left"
+    GATEWAY_FAULT = "gateway_fault"
 
 
 class Ending(StrEnum):

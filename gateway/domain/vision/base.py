@@ -57,6 +57,11 @@ class VisionFamily(Protocol):
         """Most placeholder tokens that any image can cost."""
         ...
 
+    @property
+    def markers(self) -> int:
+        """Tokens that the chat template writes around each image."""
+        ...
+
     def tokens(self, size: Size) -> ImageTokens:
         """Cost of an image of `size` (after orientation). Raises UnservableImageError."""
         ...

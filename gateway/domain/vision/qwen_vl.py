@@ -47,6 +47,10 @@ class QwenVL:
         return self.unit
 
     @property
+    def markers(self) -> int:
+        return MARKERS
+
+    @property
     def max_image_tokens(self) -> int:
         """An upper bound; exact where `max_pixels` is well above `min_pixels` and 200 units, as shipped.
 
@@ -69,7 +73,7 @@ class QwenVL:
             )
         model_size, is_capped = self._model_size(size)
         placeholder = model_size.pixels // self.unit**2
-        return ImageTokens(placeholder, MARKERS, placeholder, model_size, is_capped)
+        return ImageTokens(placeholder, self.markers, placeholder, model_size, is_capped)
 
     def shrink(self, size: Size, max_tokens: int) -> Size | None:
         """Largest size of about the same shape, in whole units, that costs at most `max_tokens` placeholder tokens.
