@@ -24,8 +24,8 @@ class ImageTokens:
 
     `placeholder` prompt tokens inside the replacement, `markers` tokens that the chat template writes around it,
     `encoder` embeddings that the vision encoder makes (the unit of vLLM's encoder budget), `model_size` the size to
-    which the processor brings the image. `is_capped` says that the processor's own maximum made it so (rounding to the
-    grid alone does not).
+    which the processor brings the image. `is_capped` says that the processor's own maximum made it smaller (rounding
+    to the grid alone does not count).
     """
 
     placeholder: int
