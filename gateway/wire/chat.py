@@ -16,7 +16,7 @@ from gateway.wire.content import ImagePart, Part, read_part
 from gateway.wire.data_url import check_scheme
 from gateway.wire.parts import RawParts
 from gateway.wire.read import ABSENT
-from gateway.wire.spans import span_of
+from gateway.wire.spans import SpanFinder
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -102,6 +102,7 @@ class _Images:
     def __init__(self, body: bytes | bytearray) -> None:
         self.found: list[ImageRef] = []
         self._body = body
+        self._spans: SpanFinder | None = None
         self._raw_parts: RawParts | None = None
 
     def add(self, image: ImagePart, message_index: int, part_index: int, path: str) -> int:
@@ -110,13 +111,14 @@ class _Images:
         url = self._bare_url(message_index, part_index) if image.url is None else image.url
         param = f"{path}.image_url" if bare else f"{path}.image_url.url"
         check_scheme(memoryview(url), param)
+        self._spans = self._spans or SpanFinder(self._body)
         self.found.append(
             ImageRef(
                 ordinal=len(self.found),
                 message_index=message_index,
                 part_index=part_index,
                 param=param,
-                url=span_of(url, self._body),
+                url=self._spans.span_of(url),
                 detail=image.detail,
                 is_bare_string=image.is_bare_string,
                 has_uuid=image.has_uuid,

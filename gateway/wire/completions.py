@@ -55,7 +55,7 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
         include_usage=options is not None and read.boolean(options.include_usage, "stream_options.include_usage"),
         max_tokens=_DEFAULT_MAX_TOKENS if max_tokens is None else max(max_tokens, 1),
         n=read.integer(parsed.n, "n", minimum=1) or 1,
-        prompts=prompts.count,
+        prompts=prompts.prompts,
         prompt_token_ids=prompts.token_ids,
         extra_text_bytes=prompts.text_bytes,
     )

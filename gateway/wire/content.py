@@ -145,7 +145,7 @@ def _image(part: Part, path: str) -> ImagePart:
     if isinstance(value, str):
         _check_input_image(part, path)
         return ImagePart(None, _detail(part.detail), part.type == "image_url", has_uuid)
-    if isinstance(value, ImageUrl) and memoryview(value.url)[:1] == b'"':
+    if isinstance(value, ImageUrl) and memoryview(value.url)[:1].tobytes() == b'"':
         if part.type != "image_url":
             raise _refusal(path, 'An `image_url` with {"url": ...} needs "type": "image_url".')
         return ImagePart(value.url, _detail(value.detail), is_bare_string=False, has_uuid=has_uuid)

@@ -11,7 +11,7 @@ from gateway.domain.request import ImageRef, Span, VisionRequest
 from gateway.wire.data_url import DataUrl
 from gateway.wire.parts import RawParts
 from gateway.wire.read import decode_body
-from gateway.wire.spans import span_of
+from gateway.wire.spans import SpanFinder
 from gateway.wire.splice import Splice
 
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -28,12 +28,13 @@ class PartSpans:
 def locate_parts(body: bytes | bytearray, request: VisionRequest) -> dict[int, PartSpans]:
     """The whole parts of the request's images, by ordinal. A second pass over the body: only where it is needed."""
     raw_parts = RawParts(body)
-    return {ref.ordinal: _locate(body, raw_parts.part(ref.message_index, ref.part_index)) for ref in request.images}
+    spans = SpanFinder(body)
+    return {ref.ordinal: _locate(spans, raw_parts.part(ref.message_index, ref.part_index)) for ref in request.images}
 
 
-def _locate(body: bytes | bytearray, part: msgspec.Raw) -> PartSpans:
+def _locate(spans: SpanFinder, part: msgspec.Raw) -> PartSpans:
     members = decode_body(_members_decoder, part)
-    return PartSpans(span_of(part, body), {key: span_of(value, body) for key, value in members.items()})
+    return PartSpans(spans.span_of(part), {key: spans.span_of(value) for key, value in members.items()})
 
 
 def edit_image_url(
@@ -46,14 +47,16 @@ def edit_image_url(
     if encoded_base64 is None and _is_right(ref, data_url, media_type):
         return ()
     header = f"data:{media_type};base64,".encode()
+    return (*_url(ref, data_url, header, encoded_base64), *_object_around(ref))
+
+
+def _url(ref: ImageRef, data_url: DataUrl, header: bytes, encoded_base64: bytes | None) -> tuple[Splice, ...]:
     if data_url.header is None or data_url.payload is None:
         payload = data_url.file.padded() if encoded_base64 is None else encoded_base64
-        url = (Splice(Span(ref.url.start + 1, ref.url.end - 1), header + payload),)
-    elif encoded_base64 is None:
-        url = (Splice(data_url.header, header),)
-    else:
-        url = (Splice(data_url.header, header), Splice(data_url.payload, encoded_base64))
-    return url + _object_around(ref)
+        return (Splice(Span(ref.url.start + 1, ref.url.end - 1), header + payload),)
+    if encoded_base64 is None:
+        return (Splice(data_url.header, header),)
+    return (Splice(data_url.header, header), Splice(data_url.payload, encoded_base64))
 
 
 def _is_right(ref: ImageRef, data_url: DataUrl, media_type: str) -> bool:

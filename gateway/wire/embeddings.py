@@ -41,7 +41,7 @@ def parse_embeddings(body: bytes | bytearray) -> VisionRequest:
     prompts = count_prompts(_without_messages(parsed.input), "input")
     return VisionRequest(
         model=read.string(parsed.model, "model"),
-        prompts=prompts.count,
+        prompts=prompts.prompts,
         prompt_token_ids=prompts.token_ids,
         extra_text_bytes=prompts.text_bytes,
         wants_output=False,

@@ -10,7 +10,7 @@ from gateway.wire.read import utf8_bytes
 class Prompts(NamedTuple):
     """How many prompts, their token ids over all, and the UTF-8 bytes of their text."""
 
-    count: int
+    prompts: int
     token_ids: int = 0
     text_bytes: int = 0
 

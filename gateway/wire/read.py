@@ -6,7 +6,7 @@ vLLM reads bodies with Python's `json.loads` and pydantic. What that pair accept
 - bodies that are not UTF-8 without a byte order mark (`json.loads` guesses UTF-16, UTF-32 and skips a mark);
 - `NaN`, `Infinity`, `-Infinity` anywhere;
 - lone surrogates (`"\ud800"`), escaped or as bytes;
-- a number beyond the range of a double, or an integer of thousands of digits, in a field that is read here;
+- a number beyond the range of a double in a field that is read here; limits beyond 2^63 - 1;
 - nesting deeper than the recursion limit;
 - a wrong type in a field that is read here even where a later duplicate of the key would repair it;
 - integers written as strings or booleans (`"16"`, `true`), booleans written as strings or numbers (`"yes"`, `1`).
@@ -27,6 +27,7 @@ T = TypeVar("T")
 # A value no JSON text can have: tells "key absent" from `null` without a union, which msgspec forbids for Raw.
 ABSENT = msgspec.Raw(b"")
 
+_LARGEST = 2**63 - 1
 _INSIDE_CONTENT = re.compile(r"messages\[\d+\]\.content\[")
 
 
@@ -59,7 +60,7 @@ def integer(value: Any, name: str, *, minimum: int) -> int | None:
     if value is None:
         return None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole or value < minimum:
+    if isinstance(value, bool) or not whole or not minimum <= value <= _LARGEST:
         raise GatewayError(
             Code.INVALID_REQUEST,
             f"`{name}` must be a whole number of at least {minimum}, written as a JSON number.",
@@ -96,7 +97,8 @@ def rendered_bytes(value: Any) -> int:
 
 def json_bytes(*values: msgspec.Raw) -> int:
     """Bytes of JSON values as they were sent; absent and null ones count nothing."""
-    return sum(len(memoryview(value)) for value in values if memoryview(value) != b"null")
+    views = [memoryview(value) for value in values if value is not ABSENT]
+    return sum(len(view) for view in views if view[:4].tobytes() != b"null")
 
 
 def refuse_hidden_prompt(kv_transfer_params: dict[str, msgspec.Raw] | None) -> None:
@@ -116,6 +118,6 @@ def refuse_beam_search(value: Any) -> None:
     if boolean(value, "use_beam_search"):
         raise GatewayError(
             Code.INVALID_REQUEST,
-            "Beam search is not allowed: its cost grows with every token. Ask for `n` sampled answers instead.",
+            "`use_beam_search` is not allowed: its cost grows with every token. Ask for `n` sampled answers instead.",
             param="use_beam_search",
         )

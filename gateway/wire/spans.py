@@ -50,10 +50,20 @@ def _address_and_length(view: object) -> tuple[int, int]:
         _release_buffer(ctypes.byref(buffer))
 
 
+class SpanFinder:
+    """Finds views of one body; the body must not move meanwhile, which its views prevent."""
+
+    def __init__(self, body: bytes | bytearray) -> None:
+        self._address, self._bytes = _address_and_length(body)
+
+    def span_of(self, raw: msgspec.Raw) -> Span:
+        """Byte offsets of `raw` in the body; AssertionError for a view of anything else."""
+        raw_address, raw_bytes = _address_and_length(raw)
+        start = raw_address - self._address
+        assert 0 <= start <= self._bytes - raw_bytes, "the raw value is no view of this body"
+        return Span(start, start + raw_bytes)
+
+
 def span_of(raw: msgspec.Raw, body: bytes | bytearray) -> Span:
-    """Byte offsets of `raw` in `body`, the buffer it was decoded from; AssertionError for a view of anything else."""
-    raw_address, raw_bytes = _address_and_length(raw)
-    body_address, body_bytes = _address_and_length(body)
-    start = raw_address - body_address
-    assert 0 <= start <= body_bytes - raw_bytes, "the raw value is no view of this body"
-    return Span(start, start + raw_bytes)
+    """Byte offsets of `raw` in `body`, the buffer it was decoded from."""
+    return SpanFinder(body).span_of(raw)

@@ -17,7 +17,8 @@ class Splice:
 def splice(body: bytes | bytearray, splices: Iterable[Splice]) -> list[bytes | memoryview]:
     """The new body in pieces, in order; untouched parts are views of `body`. No splices: the body alone.
 
-    AssertionError where two spans overlap, two stand at the same offset, or one lies outside the body.
+    An insertion and a replacement may start at one offset: the insertion comes first. AssertionError where two spans
+    overlap, two insertions have one offset, or a span lies outside the body.
     """
     ordered = sorted(splices, key=lambda item: item.span)
     _check(ordered, len(body))
@@ -32,8 +33,9 @@ def splice(body: bytes | bytearray, splices: Iterable[Splice]) -> list[bytes | m
 
 
 def _check(ordered: Sequence[Splice], body_bytes: int) -> None:
+    previous = None
     end = 0
-    for previous, item in zip([None, *ordered], ordered, strict=False):
-        assert previous is None or previous.span.start < item.span.start, "two splices at one offset"
+    for item in ordered:
+        assert item.span != previous, "two insertions at one offset have no order"
         assert end <= item.span.start <= item.span.end <= body_bytes, "splices overlap or leave the body"
-        end = item.span.end
+        previous, end = item.span, item.span.end

@@ -11,7 +11,9 @@ import msgspec
 _IMAGE_LIMIT = re.compile(r"At most (\d+) image\(s\) may be provided")
 _ENCODER_CACHE = re.compile(r"exceeds the pre-allocated encoder cache size (\d+)")
 _MODEL_LENGTH = re.compile(
-    r"maximum context length is (\d+) tokens|maximum context length \((\d+)\)|cannot be greater than max_model_len=(\d+)"
+    r"maximum context length is (\d+) tokens"
+    r"|maximum context length \((\d+)\)"
+    r"|cannot be greater than max_model_len=(\d+)"
 )
 
 
@@ -40,9 +42,13 @@ def learn_from_error(status: int, body: bytes) -> LearnedLimits | None:
     if status != 400:
         return None
     try:
-        message = _decoder.decode(body).error.message
+        return learn_from_message(_decoder.decode(body).error.message)
     except msgspec.DecodeError:
         return None
+
+
+def learn_from_message(message: str) -> LearnedLimits | None:
+    """The limit that an error's text names, which inside a stream is all there is."""
     learned = LearnedLimits(
         _first_number(_IMAGE_LIMIT, message),
         _first_number(_ENCODER_CACHE, message),

@@ -79,16 +79,14 @@ def _total(values: Iterable[int | None]) -> int | None:
 def _mean_usage(usages: dict[str, Sample], blocks: dict[str, int | None]) -> float | None:
     if not usages:
         return None
-    weights = {engine: blocks.get(engine) for engine in usages}
-    if None in weights.values():
-        return sum(sample.value for sample in usages.values()) / len(usages)
-    return sum(usages[engine].value * (weight or 0) for engine, weight in weights.items()) / (
-        _total(weights.values()) or 1
-    )
+    weights = {engine: blocks.get(engine) or 0 for engine in usages}
+    if not all(weights.values()):
+        weights = dict.fromkeys(usages, 1)
+    return sum(usages[engine].value * weight for engine, weight in weights.items()) / sum(weights.values())
 
 
 def _number(label: str | None) -> int | None:
-    """vLLM writes unknown settings as the string "None"."""
+    """A whole number; unknown settings come as the string "None"."""
     return int(label) if label is not None and label.isdecimal() else None
 
 

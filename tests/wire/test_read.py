@@ -1,0 +1,65 @@
+import msgspec
+import pytest
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.wire import read
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, None), (16, 16), (16.0, 16), (1, 1), (2**63 - 1, 2**63 - 1)])
+def test_whole_numbers_are_read_as_vllm_reads_them(value, expected):
+    assert read.integer(value, "max_tokens", minimum=1) == expected
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**63, 1e30, 16.5, "16", True, False, [16], {}])
+def test_anything_else_is_refused_as_a_number(value):
+    with pytest.raises(GatewayError) as refused:
+        read.integer(value, "max_tokens", minimum=1)
+    assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "max_tokens")
+    assert "at least 1" in refused.value.message
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, False), (True, True), (False, False)])
+def test_booleans(value, expected):
+    assert read.boolean(value, "stream") is expected
+
+
+@pytest.mark.parametrize("value", ["yes", 1, 0, "true", []])
+def test_what_pydantic_would_turn_into_a_boolean_is_refused(value):
+    with pytest.raises(GatewayError, match="must be true or false") as refused:
+        read.boolean(value, "stream")
+    assert refused.value.param == "stream"
+
+
+def test_strings():
+    assert read.string("m", "model") == "m"
+    assert read.string(None, "model") is None
+    with pytest.raises(GatewayError, match="`model` must be a string"):
+        read.string(5, "model")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, 0), ("abc", 3), ("äß€😀", 11), ({"ä": 1}, 9), (5, 1), (10**30, 31), ([], 2)]
+)
+def test_rendered_bytes(value, expected):
+    assert read.rendered_bytes(value) == expected
+
+
+def test_json_bytes_count_what_is_there():
+    assert read.json_bytes(read.ABSENT, msgspec.Raw(b"null"), msgspec.Raw(b'{"a": 1}'), msgspec.Raw(b'"nullx"')) == 15
+
+
+def test_ids_that_would_replace_the_prompt_are_refused():
+    read.refuse_hidden_prompt(None)
+    read.refuse_hidden_prompt({"do_remote_decode": msgspec.Raw(b"true"), "prompt_token_ids": msgspec.Raw(b"null")})
+    with pytest.raises(GatewayError) as refused:
+        read.refuse_hidden_prompt({"prompt_token_ids": msgspec.Raw(b"[1]")})
+    assert refused.value.param == "kv_transfer_params.prompt_token_ids"
+
+
+def test_beam_search_is_refused_unless_it_is_off():
+    read.refuse_beam_search(None)
+    read.refuse_beam_search(value=False)
+    for value in (True, "on", 1):
+        with pytest.raises(GatewayError) as refused:
+            read.refuse_beam_search(value)
+        assert refused.value.param == "use_beam_search"
