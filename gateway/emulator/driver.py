@@ -13,28 +13,43 @@ from gateway.emulator.errors import ApiError, engine_dead
 class Delivery:
     """The tokens of one request's sequences on their way to its handler. One consumer."""
 
-    def __init__(self) -> None:
+    def __init__(self, sequences: int) -> None:
+        self._unfinished = sequences
         self._emissions: list[Emission] = []
         self._problem: ApiError | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._waits_for_end = False
 
     def put(self, emission: Emission) -> None:
         self._emissions.append(emission)
-        self._wake()
+        self._unfinished -= emission[2] is not None
+        if not (self._unfinished and self._waits_for_end):
+            self._wake()
 
     def fail(self, problem: ApiError) -> None:
         self._problem = problem
         self._wake()
 
     async def next(self) -> list[Emission]:
-        """Tokens since the last call, at least one. Raises ApiError if the engine died."""
-        if not self._emissions and self._problem is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+        """Tokens since the last call; empty when there will be no more. Raises ApiError if the engine died."""
+        if self._unfinished and not self._emissions and self._problem is None:
+            await self._wait()
         if self._problem is not None:
             raise self._problem
         emissions, self._emissions = self._emissions, []
         return emissions
+
+    async def end(self) -> None:
+        """Until every sequence has finished. Raises ApiError if the engine died."""
+        self._waits_for_end = True
+        if self._unfinished and self._problem is None:
+            await self._wait()
+        if self._problem is not None:
+            raise self._problem
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -62,7 +77,7 @@ class Driver:
         """Queue the sequences of one request. Raises ApiError if the engine is dead."""
         if self.is_dead:
             raise engine_dead()
-        delivery = Delivery()
+        delivery = Delivery(len(sequences))
         for sequence in sequences:
             self._engine.add(sequence, self._clock())
             self._deliveries[sequence] = delivery

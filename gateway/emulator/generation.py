@@ -5,7 +5,6 @@ come inside a stream's 200: the item that exceeds the encoder cache and the seco
 """
 
 import asyncio
-import os
 import random
 import time
 import zlib
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.emulator.answers import DONE, ChatForm, Choice, CompletionForm, Form, Usage, Words
+from gateway.emulator.driver import Delivery
 from gateway.emulator.engine import Emission, Sequence
 from gateway.emulator.errors import ApiError, bad_request, engine_dead, item_over_encoder_cache, text_too_long
 from gateway.emulator.exchange import Exchange
@@ -152,7 +152,7 @@ def _plan(
     options = request.stream_options
     force = state.config.enable_force_include_usage
     include_usage = force or bool(options and options.include_usage)
-    request_id = exchange.header(b"x-request-id") or os.urandom(8).hex()
+    request_id = exchange.header(b"x-request-id") or _random_id()
     return Plan(
         sequences=sequences,
         form=form(request_id, int(time.time()), state.config.model, fingerprint_at_end=not include_usage),
@@ -163,6 +163,11 @@ def _plan(
         details_enabled=state.config.enable_prompt_tokens_details,
         return_token_ids=bool(request.return_token_ids),
     )
+
+
+def _random_id() -> str:
+    """Sixteen hex digits. Not from the operating system: a system call a request would be felt in load tests."""
+    return f"{random.getrandbits(64):016x}"  # noqa: S311 - a name, not a secret
 
 
 def _output_limit(state: ServerState, prompt: Prompt, requested: int | None) -> int:
@@ -221,10 +226,7 @@ async def _answer(state: ServerState, exchange: Exchange, plan: Plan) -> None:
 
 
 async def _respond(state: ServerState, exchange: Exchange, plan: Plan) -> None:
-    delivery = _submit(state, plan)
-    unfinished = len(plan.sequences)
-    while unfinished:
-        unfinished -= sum(reason is not None for _, _, reason in await delivery.next())
+    await _submit(state, plan).end()
     choices = [_choice(plan, index, sequence) for index, sequence in enumerate(plan.sequences)]
     body = plan.form.body(choices, plan.usage())
     await exchange.respond(200, body, ((b"content-type", b"application/json"),))
@@ -252,14 +254,13 @@ async def _stream(state: ServerState, exchange: Exchange, plan: Plan) -> None:
 async def _stream_tokens(state: ServerState, exchange: Exchange, plan: Plan) -> None:
     delivery = _submit(state, plan)
     choice_of = {sequence: index for index, sequence in enumerate(plan.sequences)}
-    unfinished, sent = len(plan.sequences), 0
-    while unfinished:
-        for emission in await delivery.next():
+    sent = 0
+    while emissions := await delivery.next():
+        for emission in emissions:
             if not sent:
                 await _open(exchange, plan)
             sent += 1
             await exchange.event(_token_event(plan, choice_of, emission, sent))
-            unfinished -= emission[2] is not None
             if sent == state.faults.stream_error_after_tokens:
                 raise engine_dead()
 
@@ -279,7 +280,7 @@ def _token_event(plan: Plan, choice_of: dict[Sequence, int], emission: Emission,
     return plan.form.token(choice, plan.words.as_json(choice, place, reason), reason, usage)
 
 
-def _submit(state: ServerState, plan: Plan) -> Any:
+def _submit(state: ServerState, plan: Plan) -> Delivery:
     """Hand the request to the engine. Raises ApiError, which a stream's client finds inside its 200."""
     cache_tokens = state.config.encoder_budget_tokens
     for sequence in plan.sequences:
