@@ -1,0 +1,148 @@
+"""Every metric of the gateway, declared once: name, help, labels with all their values, buckets. Data only.
+
+Labels are closed sets, so that no client's text can make a series; models are those configured or discovered, and
+`other`. RECORDED metrics are counted here as things happen, OBSERVED ones are asked of their owners at scrape time.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.image import ImageAction, ImageFormat
+from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.quantities import Resource
+
+OTHER = "other"
+UNKNOWN = "unknown"
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label and all values that it can have; None where they are known only at run time."""
+
+    name: str
+    values: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One metric. The name lacks the prefix `gateway_`; `buckets` are upper bounds in the unit of the name."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[Label, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        return f"gateway_{self.name}"
+
+
+ENDPOINTS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/models",
+    "/tokenize",
+    "/detokenize",
+    OTHER,
+)
+RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
+IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
+
+MODEL = Label("model", None)
+_ENDPOINT = Label("endpoint", ENDPOINTS)
+_OUTCOME = Label("outcome", tuple(Outcome))
+_REASON = Label("reason", tuple(Reason))
+_PRIORITY = Label("priority", (DEFAULT,))
+_TENANT_CLASS = Label("tenant_class", (DEFAULT,))
+_CODE = Label("code", IMAGE_CODES)
+_FORMAT = Label("format", (*ImageFormat, UNKNOWN))
+_ACTION = Label("action", tuple(ImageAction))
+_RESOURCE = Label("resource", RESOURCES)
+
+_WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+_WORK_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
+_PIXELS = (1e5, 2.5e5, 5e5, 1e6, 2e6, 4e6, 8e6, 1.2e7, 2.4e7, 5e7, 1e8)
+_TOKENS = (64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0)
+_RATIOS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0, 1.001, 1.01, 1.05, 1.1, 1.25, 1.5, 2.0)
+
+REQUESTS = Declaration("requests_total", "counter", "Requests by how they ended.", (MODEL, _ENDPOINT, _OUTCOME))
+REJECTIONS = Declaration(
+    "rejections_total",
+    "counter",
+    "Requests that the gateway refused, by reason (the x-gateway-reason header).",
+    (MODEL, _REASON, _PRIORITY, _TENANT_CLASS),
+)
+IMAGE_ERRORS = Declaration("image_errors_total", "counter", "Images refused, by error code.", (_CODE,))
+IMAGES = Declaration("images_total", "counter", "Images by format and by what was done to them.", (_FORMAT, _ACTION))
+TOKENS_SAVED = Declaration(
+    "tokens_saved_total", "counter", "Prompt tokens that resizing and trimming kept from the engine.", (_ACTION,)
+)
+QUEUE_WAIT = Declaration(
+    "queue_wait_seconds", "histogram", "Time from arrival in the queue to admission.", buckets=_WAIT_SECONDS
+)
+RETRY_AFTER = Declaration(
+    "retry_after_seconds", "histogram", "Times to come back that refusals named.", buckets=_RETRY_SECONDS
+)
+IMAGE_PIXELS = Declaration("image_pixels", "histogram", "Pixels of images as they came.", buckets=_PIXELS)
+VISUAL_TOKENS = Declaration(
+    "visual_tokens", "histogram", "Prompt tokens of one image as it was sent on.", buckets=_TOKENS
+)
+TRANSFORM = Declaration(
+    "transform_seconds", "histogram", "Time to check, resize and encode the images of a request.", buckets=_WORK_SECONDS
+)
+ESTIMATE_ERROR = Declaration(
+    "estimate_error_ratio",
+    "histogram",
+    "Predicted prompt tokens divided by those that the engine reported; exact ones lie in the bucket of 1.",
+    buckets=_RATIOS,
+)
+OVERHEAD = Declaration(
+    "overhead_seconds", "histogram", "Time the gateway itself added, without queueing.", buckets=_WORK_SECONDS
+)
+FIRST_TOKEN = Declaration(
+    "time_to_first_token_seconds", "histogram", "Time from arrival to the first event.", buckets=_WAIT_SECONDS
+)
+
+RECORDED = (
+    REQUESTS,
+    REJECTIONS,
+    IMAGE_ERRORS,
+    IMAGES,
+    TOKENS_SAVED,
+    QUEUE_WAIT,
+    RETRY_AFTER,
+    IMAGE_PIXELS,
+    VISUAL_TOKENS,
+    TRANSFORM,
+    ESTIMATE_ERROR,
+    OVERHEAD,
+    FIRST_TOKEN,
+)
+
+OBSERVED = (
+    Declaration("queue_depth", "gauge", "Requests that wait."),
+    Declaration("queue_cost_tokens", "gauge", "Prompt and reserved output tokens of the requests that wait."),
+    Declaration(
+        "capacity", "gauge", "What may be held of each resource; NaN where unknown, not enforced.", (_RESOURCE,)
+    ),
+    Declaration("held", "gauge", "What is held of each resource.", (_RESOURCE,)),
+    Declaration("overcommit_blocks", "gauge", "KV blocks held above capacity, by answers that grew."),
+    Declaration("upstream_up", "gauge", "1 if the upstream's HTTP server answers; not proof that its engine works."),
+    Declaration("upstream_kv_usage_ratio", "gauge", "KV usage from 0 to 1 as the engine last reported; NaN if never."),
+    Declaration("upstream_preemptions_total", "counter", "Preemptions that the engine reported."),
+    Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended."),
+    Declaration("upstream_retries_total", "counter", "Requests sent again because an idle connection was closed."),
+    Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
+)
+
+BUILD_INFO = Declaration(
+    "build_info",
+    "gauge",
+    "Always 1; what is running.",
+    (Label("version", None), Label("encoder_id", None), Label("python", None)),
+)

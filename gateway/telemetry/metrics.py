@@ -1,0 +1,220 @@
+"""Counting, and the page that Prometheus reads.
+
+Counting is plain integers in tables whose every cell exists from the start; the page is made at scrape time by one
+collector. What others own (queue, ledger, upstream) is asked of them then, so no gauge can be stale.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, product
+from math import nan
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from gateway.domain.errors import Code
+from gateway.domain.image import ImageAction, ImageFormat
+from gateway.domain.outcome import Outcome, Reason
+from gateway.telemetry import declarations as declared
+from gateway.telemetry.declarations import DEFAULT, OTHER, UNKNOWN, Declaration
+
+Reading = float | None | Mapping[str, float | None]
+"""One number, or one for each value of the metric's label; None is unknown."""
+
+_Cells = Mapping[tuple[str, ...], float]
+
+
+class CounterTable:
+    """A cell for every combination of label values."""
+
+    __slots__ = ("cells", "declaration")
+
+    def __init__(self, declaration: Declaration) -> None:
+        self.declaration = declaration
+        self.cells: dict[tuple[str, ...], int] = {}
+
+    def open_cells(self, models: Sequence[str]) -> None:
+        """Cells at zero for `models`; those that exist keep their count."""
+        values = [models if label.values is None else label.values for label in self.declaration.labels]
+        for key in product(*values):
+            self.cells.setdefault(key, 0)
+
+    def family(self) -> Metric:
+        return _family(self.declaration, self.cells)
+
+
+class Histogram:
+    """Counts by bucket, and the sum."""
+
+    __slots__ = ("_bounds", "counts", "declaration", "total")
+
+    def __init__(self, declaration: Declaration) -> None:
+        self.declaration = declaration
+        self._bounds = declaration.buckets
+        self.counts = [0] * (len(declaration.buckets) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def family(self) -> Metric:
+        names = [*map(str, self._bounds), "+Inf"]
+        buckets = list(zip(names, accumulate(self.counts), strict=True))
+        return HistogramMetricFamily(self.declaration.full_name, self.declaration.help, buckets, self.total)
+
+
+class Metrics:
+    """All counting of the process. Each method is called once per event, none costs more than a microsecond or so."""
+
+    def __init__(self, models: Iterable[str] = ()) -> None:
+        self._requests = CounterTable(declared.REQUESTS)
+        self._rejections = CounterTable(declared.REJECTIONS)
+        self._image_errors = CounterTable(declared.IMAGE_ERRORS)
+        self._images = CounterTable(declared.IMAGES)
+        self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
+        self._counters = (self._requests, self._rejections, self._image_errors, self._images, self._tokens_saved)
+        self._queue_wait = Histogram(declared.QUEUE_WAIT)
+        self._retry_after = Histogram(declared.RETRY_AFTER)
+        self._image_pixels = Histogram(declared.IMAGE_PIXELS)
+        self._visual_tokens = Histogram(declared.VISUAL_TOKENS)
+        self._transform = Histogram(declared.TRANSFORM)
+        self._estimate_error = Histogram(declared.ESTIMATE_ERROR)
+        self._overhead = Histogram(declared.OVERHEAD)
+        self._first_token = Histogram(declared.FIRST_TOKEN)
+        self._histograms = (
+            self._queue_wait,
+            self._retry_after,
+            self._image_pixels,
+            self._visual_tokens,
+            self._transform,
+            self._estimate_error,
+            self._overhead,
+            self._first_token,
+        )
+        self._readers: dict[str, Callable[[], Reading]] = {}
+        self._build: tuple[str, str, str] | None = None
+        self._models: set[str] = set()
+        self.know_models((*models, OTHER))
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Page(self))
+        ProcessCollector(registry=self._registry)
+
+    def know_models(self, models: Iterable[str]) -> None:
+        """Models that get series of their own: configured or discovered ones, never names that clients send."""
+        new = sorted(set(models) - self._models)
+        self._models.update(new)
+        for table in self._counters:
+            table.open_cells(new)
+
+    def request_ended(self, model: str | None, endpoint: str, outcome: Outcome) -> None:
+        """`endpoint` is the path; paths that are no endpoint count as `other`."""
+        known = endpoint if endpoint in declared.ENDPOINTS else OTHER
+        self._requests.cells[self._model(model), known, outcome] += 1
+
+    def rejected(self, model: str | None, reason: Reason) -> None:
+        self._rejections.cells[self._model(model), reason, DEFAULT, DEFAULT] += 1
+
+    def image_error(self, code: Code) -> None:
+        """Only for codes about an image; KeyError for others."""
+        self._image_errors.cells[(code,)] += 1
+
+    def image(
+        self,
+        image_format: ImageFormat | None,
+        action: ImageAction,
+        pixels: int | None,
+        tokens: int | None,
+        saved_tokens: int = 0,
+    ) -> None:
+        """One image: its size as it came and its cost as it was sent on. None for what a trimmed image never showed."""
+        self._images.cells[image_format or UNKNOWN, action] += 1
+        self._tokens_saved.cells[(action,)] += saved_tokens
+        if pixels is not None:
+            self._image_pixels.observe(pixels)
+        if tokens is not None:
+            self._visual_tokens.observe(tokens)
+
+    def queue_wait(self, seconds: float) -> None:
+        self._queue_wait.observe(seconds)
+
+    def retry_after(self, seconds: float) -> None:
+        self._retry_after.observe(seconds)
+
+    def transform(self, seconds: float) -> None:
+        self._transform.observe(seconds)
+
+    def estimate_error(self, predicted: int, actual: int) -> None:
+        """Prompt tokens; an answer that reports none says nothing about the estimate."""
+        if actual > 0:
+            self._estimate_error.observe(predicted / actual)
+
+    def overhead(self, seconds: float) -> None:
+        self._overhead.observe(seconds)
+
+    def first_token(self, seconds: float) -> None:
+        self._first_token.observe(seconds)
+
+    def observe_gauges(self, **readers: Callable[[], Reading]) -> None:
+        """Who to ask for an observed metric at scrape time, by its declared name. KeyError for any other name."""
+        names = {declaration.name for declaration in declared.OBSERVED}
+        for name in readers:
+            if name not in names:
+                raise KeyError(name)
+        self._readers.update(readers)
+
+    def build_info(self, *, version: str, encoder_id: str, python: str) -> None:
+        self._build = (version, encoder_id, python)
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The page and its content type, in the format that the `Accept` header asks for."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+    def families(self) -> Iterator[Metric]:
+        for table in self._counters:
+            yield table.family()
+        for histogram in self._histograms:
+            yield histogram.family()
+        for declaration in declared.OBSERVED:
+            read = self._readers.get(declaration.name)
+            yield _family(declaration, _cells(declaration, read() if read else _at_zero(declaration)))
+        if self._build is not None:
+            yield _family(declared.BUILD_INFO, {self._build: 1})
+
+    def _model(self, model: str | None) -> str:
+        return model if model in self._models else OTHER
+
+
+class _Page(Collector):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return self._metrics.families()
+
+
+def _at_zero(declaration: Declaration) -> Reading:
+    return {} if declaration.labels else 0.0
+
+
+def _cells(declaration: Declaration, reading: Reading) -> _Cells:
+    """A number for every value of the label, or the one number of a metric without."""
+    if not isinstance(reading, Mapping):
+        return {(): _number(reading)}
+    values = declaration.labels[0].values or ()
+    return {(value,): _number(reading.get(value, 0.0)) for value in values}
+
+
+def _number(value: float | None) -> float:
+    return nan if value is None else float(value)
+
+
+def _family(declaration: Declaration, cells: _Cells) -> Metric:
+    kind = CounterMetricFamily if declaration.kind == "counter" else GaugeMetricFamily
+    family = kind(declaration.full_name, declaration.help, labels=[label.name for label in declaration.labels])
+    for key, value in cells.items():
+        family.add_metric(key, value)
+    return family

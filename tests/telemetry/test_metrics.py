@@ -1,0 +1,186 @@
+"""The page is read back with Prometheus' own parsers."""
+
+import math
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from gateway.domain.errors import Code
+from gateway.domain.image import ImageAction, ImageFormat
+from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.quantities import Resource
+from gateway.telemetry import declarations
+from gateway.telemetry.metrics import Metrics
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def page(metrics: Metrics) -> Series:
+    text, content_type = metrics.render()
+    assert content_type.startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parse_text(text.decode())
+        for sample in family.samples
+    }
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return page(metrics)[f"gateway_{name}", tuple(sorted(labels.items()))]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(["tiny"])
+
+
+ALL = (*declarations.RECORDED, *declarations.OBSERVED)
+
+
+class TestDeclarations:
+    def test_every_metric_is_on_the_page_before_anything_happened(self, metrics: Metrics) -> None:
+        text = metrics.render()[0].decode()
+        families = {family.name: family for family in parse_text(text)}
+        for declaration in ALL:
+            family = families[declaration.full_name.removesuffix("_total")]
+            assert (family.type, family.documentation) == (declaration.kind, declaration.help)
+            assert {name for sample in family.samples for name in sample.labels} - {"le"} == {
+                label.name for label in declaration.labels
+            }
+
+    def test_every_value_of_every_closed_label_starts_at_zero(self, metrics: Metrics) -> None:
+        series = {key: number for key, number in page(metrics).items() if key[0].startswith("gateway_")}
+        assert set(series.values()) == {0.0}
+        for declaration in ALL:
+            for label in declaration.labels:
+                values = label.values or ("tiny", "other")
+                seen = {dict(labels)[label.name] for name, labels in series if name == declaration.full_name}
+                assert seen == set(values)
+
+    def test_the_closed_sets_are_those_of_the_domain(self, metrics: Metrics) -> None:
+        series = page(metrics)
+        for reason in Reason:
+            labels = {"model": "tiny", "priority": "default", "reason": reason.value, "tenant_class": "default"}
+            assert ("gateway_rejections_total", tuple(labels.items())) in series
+        for resource in Resource:
+            assert ("gateway_held", (("resource", resource.label),)) in series
+        codes = {dict(labels)["code"] for name, labels in series if name == "gateway_image_errors_total"}
+        assert "image_parse_error" in codes
+        assert "invalid_json" not in codes
+
+    @pytest.mark.parametrize("declaration", ALL, ids=lambda declaration: declaration.name)
+    def test_names_keep_the_rules(self, declaration: declarations.Declaration) -> None:
+        assert (declaration.kind == "counter") == declaration.name.endswith("_total")
+        assert (declaration.kind == "histogram") == bool(declaration.buckets)
+        assert list(declaration.buckets) == sorted(set(declaration.buckets))
+        assert declaration.help.endswith(".")
+
+
+class TestCounting:
+    def test_requests_by_model_endpoint_and_outcome(self, metrics: Metrics) -> None:
+        metrics.request_ended("tiny", "/v1/chat/completions", Outcome.FINISHED)
+        metrics.request_ended("tiny", "/v1/chat/completions", Outcome.FINISHED)
+        labels = {"model": "tiny", "endpoint": "/v1/chat/completions", "outcome": "finished"}
+        assert value(metrics, "requests_total", **labels) == 2
+
+    def test_no_text_of_a_client_becomes_a_label(self, metrics: Metrics) -> None:
+        before = set(page(metrics))
+        metrics.request_ended("made-up", "/v1/../etc", Outcome.REFUSED)
+        metrics.request_ended(None, "/x", Outcome.REFUSED)
+        metrics.rejected("made-up", Reason.NOT_FOUND)
+        assert set(page(metrics)) == before
+        assert value(metrics, "requests_total", model="other", endpoint="other", outcome="refused") == 2
+        labels = {"model": "other", "reason": "not_found", "priority": "default", "tenant_class": "default"}
+        assert value(metrics, "rejections_total", **labels) == 1
+
+    def test_a_discovered_model_gets_series_and_the_others_keep_theirs(self, metrics: Metrics) -> None:
+        labels = {"reason": "queue_full", "priority": "default", "tenant_class": "default"}
+        metrics.rejected("tiny", Reason.QUEUE_FULL)
+        metrics.know_models(["tiny", "found"])
+        metrics.rejected("found", Reason.QUEUE_FULL)
+        assert value(metrics, "rejections_total", model="tiny", **labels) == 1
+        assert value(metrics, "rejections_total", model="found", **labels) == 1
+
+    def test_image_errors_by_code(self, metrics: Metrics) -> None:
+        metrics.image_error(Code.IMAGE_TOO_LARGE)
+        assert value(metrics, "image_errors_total", code="image_too_large") == 1
+        with pytest.raises(KeyError):
+            metrics.image_error(Code.INVALID_JSON)
+
+    def test_images_with_pixels_tokens_and_what_was_saved(self, metrics: Metrics) -> None:
+        metrics.image(ImageFormat.JPEG, ImageAction.RESIZED, 12_000_000, 1_000, 14_301)
+        metrics.image(None, ImageAction.TRIMMED, None, None, 500)
+        assert value(metrics, "images_total", format="jpeg", action="resized") == 1
+        assert value(metrics, "images_total", format="unknown", action="trimmed") == 1
+        assert value(metrics, "tokens_saved_total", action="resized") == 14_301
+        assert value(metrics, "tokens_saved_total", action="trimmed") == 500
+        assert (value(metrics, "image_pixels_sum"), value(metrics, "image_pixels_count")) == (12_000_000, 1)
+        assert value(metrics, "visual_tokens_bucket", le="512.0") == 0
+        assert value(metrics, "visual_tokens_bucket", le="1024.0") == 1
+
+    @pytest.mark.parametrize(
+        ("method", "name"),
+        [
+            ("queue_wait", "queue_wait_seconds"),
+            ("retry_after", "retry_after_seconds"),
+            ("transform", "transform_seconds"),
+            ("overhead", "overhead_seconds"),
+            ("first_token", "time_to_first_token_seconds"),
+        ],
+    )
+    def test_durations_land_in_cumulative_buckets(self, metrics: Metrics, method: str, name: str) -> None:
+        for seconds in (0.0, 0.5, 1_000.0):
+            getattr(metrics, method)(seconds)
+        assert value(metrics, f"{name}_bucket", le="0.5") == 2
+        assert value(metrics, f"{name}_bucket", le="+Inf") == 3
+        assert value(metrics, f"{name}_count") == 3
+        assert value(metrics, f"{name}_sum") == 1_000.5
+
+    def test_exact_estimates_can_be_told_from_near_ones(self, metrics: Metrics) -> None:
+        for predicted, actual in ((1_000, 1_000), (9_995, 10_000), (10_005, 10_000), (5, 0)):
+            metrics.estimate_error(predicted, actual)
+        below, exact, above = (value(metrics, "estimate_error_ratio_bucket", le=le) for le in ("0.999", "1.0", "1.001"))
+        assert (below, exact, above) == (0, 2, 3)
+
+
+class TestObserving:
+    def test_gauges_are_asked_at_scrape_time(self, metrics: Metrics) -> None:
+        depth = [3]
+        metrics.observe_gauges(
+            queue_depth=lambda: depth[0],
+            held=lambda: {"kv_blocks": 17, "seats": 2},
+            capacity=lambda: {"kv_blocks": None},
+            upstream_kv_usage_ratio=lambda: None,
+            upstream_preemptions_total=lambda: 4,
+        )
+        assert value(metrics, "queue_depth") == 3
+        depth[0] = 0
+        assert value(metrics, "queue_depth") == 0
+        assert value(metrics, "held", resource="kv_blocks") == 17
+        assert value(metrics, "held", resource="seats") == 2
+        assert value(metrics, "held", resource="sequences") == 0
+        assert math.isnan(value(metrics, "capacity", resource="kv_blocks"))
+        assert math.isnan(value(metrics, "upstream_kv_usage_ratio"))
+        assert value(metrics, "upstream_preemptions_total") == 4
+
+    def test_what_is_not_declared_cannot_be_observed(self, metrics: Metrics) -> None:
+        with pytest.raises(KeyError, match="queue_length"):
+            metrics.observe_gauges(queue_length=lambda: 1)
+
+    def test_build_info(self, metrics: Metrics) -> None:
+        metrics.build_info(version="0.1.0", encoder_id="pillow-13", python="3.11.7")
+        assert value(metrics, "build_info", version="0.1.0", encoder_id="pillow-13", python="3.11.7") == 1
+
+
+class TestPage:
+    def test_openmetrics_where_it_is_asked_for(self, metrics: Metrics) -> None:
+        metrics.request_ended("tiny", "/v1/completions", Outcome.CLIENT_LEFT)
+        text, content_type = metrics.render("application/openmetrics-text; version=1.0.0")
+        assert content_type.startswith("application/openmetrics-text")
+        assert text.endswith(b"# EOF\n")
+        samples = [sample for family in parse_openmetrics(text.decode()) for sample in family.samples]
+        assert sum(sample.value for sample in samples if sample.name == "gateway_requests_total") == 1
+
+    def test_the_process_is_on_it_too(self, metrics: Metrics) -> None:
+        assert page(metrics)["process_resident_memory_bytes", ()] > 0
