@@ -1,0 +1,99 @@
+"""`vlm-gateway emulate`: a vLLM 0.32 stand-in on a port, no GPU and no weights."""
+
+import dataclasses
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gateway.emulator.config import EmulatorConfig
+from gateway.emulator.serve import serve
+
+
+class Family(StrEnum):
+    """The model families that the emulator can count for."""
+
+    qwen2_vl = "qwen2_vl"
+    qwen2_5_vl = "qwen2_5_vl"
+    qwen3_vl = "qwen3_vl"
+
+
+class Profile(StrEnum):
+    """How fast the emulated hardware is."""
+
+    small_gpu = "small-gpu"
+    fast = "fast"
+
+
+def emulate(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8000,
+    model: Annotated[str, typer.Option(help="Name that /v1/models tells and that requests ask for.")] = "tiny",
+    family: Annotated[Family, typer.Option(help="Decides how many tokens an image becomes.")] = Family.qwen2_5_vl,
+    max_model_len: Annotated[
+        int, typer.Option(help="Context length. Prompt, its image tokens and the answer share it.")
+    ] = 32_768,
+    num_gpu_blocks: Annotated[
+        int,
+        typer.Option(
+            help="KV cache in blocks; one is kept back. Too few make requests wait and be preempted, and a prompt "
+            "larger than all of them blocks the queue for ever, as in vLLM."
+        ),
+    ] = 8_192,
+    block_size: Annotated[int, typer.Option(help="Tokens in a KV block: 16 on most GPUs, 128 on CPU.")] = 16,
+    max_num_seqs: Annotated[int, typer.Option(help="Answers generated at the same time.")] = 256,
+    max_num_batched_tokens: Annotated[
+        int, typer.Option(help="Prompt tokens and answers worked on in one step; longer prompts are cut into chunks.")
+    ] = 2_048,
+    image_limit: Annotated[int, typer.Option(help="Images in one request, over all its turns.")] = 999,
+    max_num_queued_reqs: Annotated[
+        int | None, typer.Option(help="vLLM's own load shedding: 503 beyond so many unfinished. Default: no limit.")
+    ] = None,
+    max_pixels: Annotated[
+        int | None, typer.Option(help="Largest area an image keeps (`--mm-processor-kwargs`). Default: the family's.")
+    ] = None,
+    prefix_caching: Annotated[bool, typer.Option(help="Share KV blocks between equal prompt beginnings.")] = True,
+    enable_prompt_tokens_details: Annotated[
+        bool, typer.Option(help="Report cached and image tokens in usage.")
+    ] = False,
+    profile: Annotated[
+        Profile, typer.Option(help="small-gpu: realistic waiting. fast: work takes no time, for load tests.")
+    ] = Profile.small_gpu,
+    step_cost: Annotated[
+        float, typer.Option(help="Factor on the time of each engine step: 2 is half as fast, 0 takes no time.", min=0)
+    ] = 1.0,
+) -> None:
+    """Serve a stand-in for vLLM 0.32: its routes, errors, metrics and queueing, with made-up answers.
+
+    Pictures are really decoded and counted; their preprocessing runs on one thread, as in vLLM. To try the gateway:
+
+        vlm-gateway emulate --port 8000 --num-gpu-blocks 1024
+
+        vlm-gateway serve --upstream http://127.0.0.1:8000
+
+    `curl -X POST localhost:8000/emulator/faults -d '{"freeze": true}'` breaks it on purpose.
+    """
+    base = EmulatorConfig.fast() if profile is Profile.fast else EmulatorConfig()
+    config = dataclasses.replace(
+        base,
+        model=model,
+        family=family.value,
+        max_model_len=max_model_len,
+        num_gpu_blocks=num_gpu_blocks,
+        block_size=block_size,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        image_limit=image_limit,
+        max_num_queued_reqs=max_num_queued_reqs,
+        max_pixels=max_pixels,
+        enable_prefix_caching=prefix_caching,
+        enable_prompt_tokens_details=enable_prompt_tokens_details,
+        step_cost=base.step_cost.scaled(step_cost),
+    )
+    serve(config, host, port, on_listening=lambda url: _announce(config, url))
+
+
+def _announce(config: EmulatorConfig, url: str) -> None:
+    pool_tokens = config.num_gpu_blocks * config.block_size
+    typer.echo(f"Emulated vLLM 0.32.0 serves {config.model} ({config.family}) on {url}")
+    typer.echo(f"GPU KV cache size: {pool_tokens:,} tokens, context {config.max_model_len:,} tokens")
