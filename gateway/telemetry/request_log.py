@@ -1,0 +1,170 @@
+"""The request log: one JSON line per request, and no way for its output to hold up the loop.
+
+The loop only keeps the record; a thread of its own encodes and writes, woken at most every 50 ms. What a slow or
+broken output cannot take is dropped and counted. Nothing of a picture, a prompt or a key has a field here.
+"""
+
+import asyncio
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from queue import SimpleQueue
+
+import msgspec
+
+from gateway.domain.outcome import Outcome, Reason
+
+_FLUSH_SECONDS = 0.05
+_MOST_RECORDS = 8192
+_CLOSE_SECONDS = 2.0
+_LONGEST_MESSAGE = 1000
+_UNSAFE = re.compile(r"[^A-Za-z0-9._:/+=@-]")
+_LONGEST_ID = 128
+
+
+class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the line of one request says; what is None or zero by default is left out.
+
+    `time` is the end of the request. `tenant` is a class or a hash, never a key. `message` is what a refused client was
+    told, `short` the resource that was short. Tokens are predicted ones, as reserved, and `actual_…` those that the
+    engine reported. `images_changed` are the entries of `x-gateway-images`.
+    """
+
+    time: datetime
+    request_id: str
+    outcome: Outcome
+    endpoint: str
+    method: str = "POST"
+    client_request_id: str | None = None
+    model: str | None = None
+    tenant: str | None = None
+    status: int | None = None
+    upstream_status: int | None = None
+    reason: Reason | None = None
+    code: str | None = None
+    short: str | None = None
+    message: str | None = None
+    is_streaming: bool = False
+    prompt_tokens: int | None = None
+    visual_tokens: int | None = None
+    output_tokens: int | None = None
+    actual_prompt_tokens: int | None = None
+    actual_output_tokens: int | None = None
+    images: int = 0
+    images_changed: str | None = None
+    body_bytes: int | None = None
+    queue_ms: float | None = None
+    first_event_ms: float | None = None
+    total_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """Records since the start: `written` to the output, `dropped` for good, `waiting` for their turn."""
+
+    written: int
+    dropped: int
+    waiting: int
+
+
+def safe_request_id(raw: bytes | str | None) -> str | None:
+    """A client's request id with only safe characters left, at most 128; None if nothing is left.
+
+    What stays can be echoed in a header and searched for in a log.
+    """
+    if not raw:
+        return None
+    text = raw.decode("latin-1") if isinstance(raw, bytes) else raw
+    return _UNSAFE.sub("", text)[:_LONGEST_ID] or None
+
+
+def stdout_writer() -> Callable[[bytes], None]:
+    """Writes to the process's standard output, past Python's own buffer. Raises OSError."""
+    descriptor = sys.stdout.fileno()
+
+    def write(data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+    return write
+
+
+class RequestLog:
+    """Takes records in the loop and writes them in a thread. `write_out` may block or raise OSError."""
+
+    def __init__(
+        self,
+        write_out: Callable[[bytes], None] | None = None,
+        *,
+        most_records: int = _MOST_RECORDS,
+        flush_seconds: float = _FLUSH_SECONDS,
+    ) -> None:
+        self._write_out = write_out or stdout_writer()
+        self._most_records = most_records
+        self._flush_seconds = flush_seconds
+        self._encoder = msgspec.json.Encoder()
+        self._records: list[RequestRecord] = []
+        self._batches: SimpleQueue[list[RequestRecord] | None] = SimpleQueue()
+        self._timer: asyncio.TimerHandle | None = None
+        self._taken = self._refused = 0  # counted in the loop
+        self._written = self._lost = 0  # counted in the thread
+        self._thread = threading.Thread(target=self._work, name="request log", daemon=True)
+        self._thread.start()
+
+    def write(self, record: RequestRecord) -> None:
+        """Keep a record for writing; never waits. Belongs inside the event loop."""
+        if self._taken - self._written - self._lost >= self._most_records:
+            self._refused += 1
+            return
+        self._taken += 1
+        self._records.append(record)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._flush_seconds, self._flush)
+
+    async def close(self) -> None:
+        """Write what is left; a blocked output is given up after two seconds."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._flush()
+        self._batches.put(None)
+        await asyncio.to_thread(self._thread.join, _CLOSE_SECONDS)
+
+    def statistics(self) -> LogStatistics:
+        return LogStatistics(
+            written=self._written,
+            dropped=self._refused + self._lost,
+            waiting=self._taken - self._written - self._lost,
+        )
+
+    def _flush(self) -> None:
+        self._timer = None
+        batch, self._records = self._records, []
+        self._batches.put(batch)
+
+    def _work(self) -> None:
+        is_mid_line = False
+        while (batch := self._batches.get()) is not None:
+            lines = [line for line in map(self._line, batch) if line]
+            try:
+                self._write_out(b"".join([b"\n", *lines] if is_mid_line else lines))
+            except OSError:
+                is_mid_line = True  # part of it may be out; the next line must not be glued to that
+                self._lost += len(batch)
+            else:
+                is_mid_line = False
+                self._written += len(lines)
+                self._lost += len(batch) - len(lines)
+
+    def _line(self, record: RequestRecord) -> bytes:
+        """The line; empty for what JSON cannot say, such as half a surrogate pair in a client's text."""
+        if record.message is not None and len(record.message) > _LONGEST_MESSAGE:
+            record = msgspec.structs.replace(record, message=record.message[:_LONGEST_MESSAGE] + "…")
+        try:
+            return self._encoder.encode(record) + b"\n"
+        except (TypeError, ValueError):
+            return b""
