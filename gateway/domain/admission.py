@@ -66,10 +66,12 @@ class Refusal(NamedTuple):
                 return f"The request waited for its turn in vain, with {self.queue_depth} others still waiting."
             case Reason.QUEUE_BYTES:
                 return f"Waiting requests hold {self.queue_bytes} of {policy.body_bytes} bytes; this one has no room."
+            case Reason.QUEUE_FULL if self.queue_depth >= policy.requests > 0:
+                return f"The queue is full: {self.queue_depth} requests wait."
             case Reason.QUEUE_FULL if policy.requests:
                 return (
-                    f"The queue is full: {self.queue_depth} of {policy.requests} places are taken, "
-                    "the rest is kept for small bodies or promised."
+                    f"The queue has no place for this request: {self.queue_depth} of {policy.requests} are taken, "
+                    "and the others are kept for small bodies or promised to clients that were here before."
                 )
             case _:
                 return "The engine is busy and this gateway keeps no queue."

@@ -94,12 +94,11 @@ class TextRatio:
 class PreprocessRate:
     """Pixels per second that the engine decodes and preprocesses, on its one thread; starts at 20 million.
 
-    Only first events of streams show that an image is through, and they come later than that. So what is measured over
-    a stretch of uninterrupted work is a *lower* bound of the rate: pixels seen through, less those that were already
-    on their way when the stretch began, by its seconds. A bound above the present rate is always believed. A
-    throughput below it is believed only where the thread was loaded all the time with at least half a backlog, for
-    then it is what the way to the first token carries. Each sample moves the rate by a quarter of the difference.
-    A stretch ends with a sample once it has lasted `_STRETCH_SECONDS`, or when the thread falls idle.
+    Only first events of streams show that an image is through, and they come later than that. So they are watched over
+    stretches of uninterrupted work, each at least a second long, and until what was on its way at the start is through.
+    Where the thread had at least half a backlog all the time, the throughput is the sample: it is what the way to the
+    first token carries. Where it had not, the pixels seen through less those on their way at the start are a *lower*
+    bound of the rate: believed where it is above the present one. Either moves the rate by half of the difference.
 
     Answers that are not streamed show nothing. For them `done_at` says when the thread should be through.
     """
@@ -153,11 +152,12 @@ class PreprocessRate:
         self._seen += pixels
         self._is_loaded = self._is_loaded and 2 * self._outstanding >= self.capacity_pixels
         seconds = now - self._since
-        if seconds <= 0:
-            return
-        if seconds >= self._STRETCH_SECONDS or not self._outstanding:
+        needed = self._carried if self._is_loaded else 2 * self._carried
+        if seconds >= self._STRETCH_SECONDS and self._seen >= needed:
             self._learn(seconds)
             self._begin_stretch(now)
+        elif not self._outstanding and seconds > 0:
+            self._learn(seconds)
 
     def lost_sight(self, now: float, pixels: int) -> None:
         """`pixels` are no longer followed (not streamed, or ended early): the stretch proves nothing more."""
@@ -171,15 +171,14 @@ class PreprocessRate:
         self._is_loaded = 2 * self._outstanding >= self.capacity_pixels
 
     def _learn(self, seconds: float) -> None:
-        proven = max(0, self._seen - self._carried) / seconds
-        throughput = self._seen / seconds
-        if proven > self._rate:
+        proven = (self._seen - self._carried) / seconds
+        if self._is_loaded:
+            sample = self._seen / seconds
+        elif proven > self._rate:
             sample = proven
-        elif self._is_loaded and throughput < self._rate:
-            sample = throughput
         else:
             return
-        moved = self._rate + 0.25 * (sample - self._rate)
+        moved = self._rate + 0.5 * (sample - self._rate)
         self._rate = min(max(moved, self._LOWEST_RATE), self._HIGHEST_RATE)
 
 

@@ -6,7 +6,6 @@ is free again. A quarter is kept for small bodies, so that a crowd of uploads ca
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.domain.errors import Code, GatewayError

@@ -28,3 +28,8 @@ def memory_limit_bytes(cgroup_files: tuple[Path, ...] = _CGROUP_FILES) -> int:
 def quarter_share(limit_bytes: int) -> int:
     """Default size of one byte budget."""
     return min(limit_bytes // 4, MOST_BUDGET_BYTES)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, at least 1."""
+    return max(1, len(os.sched_getaffinity(0)))

@@ -1,0 +1,295 @@
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.domain.cost import (
+    EngineLimits,
+    OutputGrowth,
+    encoder_memory,
+    estimate,
+    host_memory,
+    kv_blocks_needed,
+    kv_memory,
+    refuse_what_never_fits,
+    text_bounds,
+)
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImageFormat, ImageInfo, ImagePlan
+from gateway.domain.outcome import Reason
+from gateway.domain.quantities import Amounts, Bounds
+from gateway.domain.request import ImageRef, MessageOutline, Span, VisionRequest
+from gateway.domain.vision.base import ImageTokens
+
+
+@dataclass(frozen=True)
+class SquareTokens:
+    """A family with one token for each 100 x 100 pixels and two markers around an image."""
+
+    name: str = "squares"
+    min_side: int = 1
+    max_image_tokens: int = 10_000
+
+    def tokens(self, size: Size) -> ImageTokens:
+        count = (size.width // 100) * (size.height // 100)
+        return ImageTokens(placeholder=count, markers=2, encoder=count, model_size=size)
+
+    def shrink(self, size: Size, max_tokens: int) -> Size | None:
+        side = 100 * int(max_tokens**0.5)
+        return Size(side, side) if side else None
+
+
+FAMILY = SquareTokens()
+NOTHING = Bounds.exact(0)
+UNKNOWN = EngineLimits()
+
+
+def request_with(*sizes: Size, **fields) -> tuple[VisionRequest, list[ImagePlan], list[ImageTokens]]:
+    refs = tuple(ImageRef(i, i, 0, f"messages[{i}].content[0].image_url.url", Span(0, 0)) for i in range(len(sizes)))
+    messages = tuple(MessageOutline("user", 0, (i,)) for i in range(len(sizes))) or (MessageOutline("user", 0),)
+    tokens = [FAMILY.tokens(size) for size in sizes]
+    plans = [
+        ImagePlan(
+            i, ImageInfo(ImageFormat.PNG, size, size, 1, 1, 1, is_lossy=False), size, t.placeholder, t.placeholder
+        )
+        for i, (size, t) in enumerate(zip(sizes, tokens, strict=True))
+    ]
+    return VisionRequest("m", messages=messages, images=refs, **fields), plans, tokens
+
+
+def cost_of(*sizes: Size, text=NOTHING, output_tokens=16, limits=UNKNOWN, served=(), **fields):
+    request, plans, tokens = request_with(*sizes, **fields)
+    return estimate(
+        request, plans, tokens, text=text, output_tokens=output_tokens, limits=limits, body_bytes=1_000, served=served
+    )
+
+
+def refusal(cost, limits, family=None) -> GatewayError:
+    with pytest.raises(GatewayError) as caught:
+        refuse_what_never_fits(cost, limits, family)
+    return caught.value
+
+
+class TestText:
+    def test_bounds_are_bytes_over_the_longest_token_and_bytes(self):
+        assert text_bounds(1_280, 0, 4.0) == Bounds(10, 320, 1_280)
+
+    def test_the_template_adds_to_what_is_expected_and_to_the_most(self):
+        assert text_bounds(0, 2, 4.0) == Bounds(0, 8 + 2 * 5, 512 + 2 * 16)
+
+    @given(
+        text_bytes=st.integers(0, 10**8),
+        messages=st.integers(0, 1_000),
+        ratio=st.floats(0.0, 1e6, allow_nan=False),
+    )
+    def test_bounds_are_in_order_whatever_the_ratio(self, text_bytes, messages, ratio):
+        lower, expected, upper = text_bounds(text_bytes, messages, ratio)
+        assert 0 <= lower <= expected <= upper
+
+
+class TestKvBlocks:
+    def test_prompt_rounded_up_and_one_more_block_for_the_answer(self):
+        assert kv_blocks_needed(33, 17, EngineLimits()) == 3 + (2 + 1)
+
+    def test_answers_share_the_prompt(self):
+        assert kv_blocks_needed(33, 17, EngineLimits(), n=3) == 3 + 3 * 3
+
+    def test_without_prefix_caching_each_answer_holds_the_whole(self):
+        assert kv_blocks_needed(33, 17, EngineLimits(prefix_caching=False), n=3) == 3 * (3 + 3)
+
+    def test_every_group_is_charged_in_full(self):
+        assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7)) == 7 * 6
+
+    def test_nothing_without_a_kv_pool(self):
+        assert kv_blocks_needed(33, 17, EngineLimits(has_kv_pool=False)) == 0
+
+    def test_no_answer_no_block_for_it(self):
+        assert kv_blocks_needed(32, 0, EngineLimits()) == 2
+
+    @given(lengths=st.lists(st.integers(1, 500), min_size=1, max_size=20), block=st.sampled_from([1, 16, 128]))
+    def test_several_prompts_are_never_charged_too_little(self, lengths, block):
+        charged = kv_blocks_needed(sum(lengths), 0, EngineLimits(kv_block_tokens=block), prompts=len(lengths))
+        assert charged >= sum(-(-length // block) for length in lengths)
+        assert len(lengths) > 1 or charged == -(-lengths[0] // block)
+
+
+class TestEstimate:
+    def test_text_images_and_their_markers(self):
+        cost = cost_of(Size(400, 300), Size(100, 100), text=Bounds(1, 7, 50))
+        assert cost.visual_tokens == (12 + 2) + (1 + 2)
+        assert cost.prompt_tokens == Bounds(18, 24, 67)
+        assert cost.amounts == Amounts(
+            kv_blocks=2 + 2, sequences=1, encoder_tokens=13, preprocess_pixels=400 * 300 + 100 * 100
+        )
+        assert cost.largest_image_encoder_tokens == 12
+        assert cost.body_bytes == 1_000
+        assert cost.prompt_param == "messages"
+
+    def test_pixels_are_those_that_will_be_sent(self):
+        request, plans, _ = request_with(Size(4_000, 3_000))
+        target = Size(400, 300)
+        shrunk = ImagePlan(0, plans[0].info, target, 12, 1_200, "policy")
+        tokens = [FAMILY.tokens(target)]
+        cost = estimate(request, [shrunk], tokens, text=Bounds.exact(0), output_tokens=1, limits=EngineLimits())
+        assert cost.amounts.preprocess_pixels == 120_000
+        assert cost.images[0].size == target
+
+    def test_images_lately_served_cost_their_place_in_the_prompt_only(self):
+        fresh, again = cost_of(Size(400, 300), Size(100, 100)), cost_of(Size(400, 300), Size(100, 100), served={0})
+        assert again.prompt_tokens == fresh.prompt_tokens
+        assert again.amounts.encoder_tokens == 1
+        assert again.amounts.preprocess_pixels == 10_000
+        assert again.largest_image_encoder_tokens == 12
+
+    def test_each_prompt_times_n_is_a_sequence(self):
+        request = VisionRequest("m", prompts=3, n=2, prompt_token_ids=30)
+        cost = estimate(request, (), (), text=Bounds.exact(0), output_tokens=16, limits=EngineLimits())
+        assert cost.amounts.sequences == cost.answers == 6
+        assert cost.amounts.kv_blocks == (30 + 3 * 15) // 16 + 6 * 2
+        assert cost.prompt_tokens == Bounds.exact(30)
+        assert cost.growth.reserved_tokens == 6 * 16
+        assert cost.prompt_param is None
+
+    def test_without_a_kv_pool_answers_cannot_grow(self):
+        cost = cost_of(limits=EngineLimits(has_kv_pool=False))
+        assert cost.growth.blocks(10_000) == 0
+
+
+class TestGrowth:
+    def test_within_the_reservation_nothing_grows(self):
+        assert OutputGrowth(reserved_tokens=512).blocks(512) == 0
+
+    @pytest.mark.parametrize(("generated", "blocks"), [(513, 4), (576, 4), (577, 8)])
+    def test_beyond_it_in_steps_of_64_tokens(self, generated, blocks):
+        assert OutputGrowth(reserved_tokens=512).blocks(generated) == blocks
+
+    def test_large_blocks_and_groups(self):
+        assert OutputGrowth(0, block_tokens=128, groups=3).blocks(65) == 3
+        assert OutputGrowth(0, block_tokens=128, groups=3).blocks(129) == 6
+
+
+class TestNeverFits:
+    def test_a_prompt_that_leaves_room_for_one_token_fits(self):
+        limits = EngineLimits(max_model_len=100, kv_blocks=7)
+        refuse_what_never_fits(cost_of(text=Bounds.exact(99), output_tokens=512), limits)
+
+    def test_context_without_images(self):
+        error = refusal(cost_of(text=Bounds.exact(100)), EngineLimits(max_model_len=100))
+        assert (error.code, error.reason, error.status) == (
+            Code.CONTEXT_LENGTH_EXCEEDED,
+            Reason.NEVER_FITS_CONTEXT,
+            400,
+        )
+        assert error.param == "messages"
+        assert error.message == (
+            "This model's maximum context length is 100 tokens. Your request needs at least 101 tokens, room for an "
+            "answer included. Shorten the text by at least 1 tokens."
+        )
+
+    def test_a_prompt_without_answer_may_fill_the_context(self):
+        refuse_what_never_fits(cost_of(text=Bounds.exact(100), output_tokens=0), EngineLimits(max_model_len=100))
+
+    def test_context_with_images_says_which_to_leave_out_and_what_size_would_fit(self):
+        cost = cost_of(Size(500, 500), Size(500, 500), Size(900, 900), text=Bounds.exact(10))
+        error = refusal(cost, EngineLimits(max_model_len=100), FAMILY)
+        assert error.message == (
+            "This model's maximum context length is 100 tokens. Your request needs at least 148 tokens (137 of them "
+            "for 3 image(s)), room for an answer included. Leave out at least the 2 oldest of its 3 image(s) (up to "
+            "messages[1].content[0].image_url.url), or send none larger than 500x500 pixels."
+        )
+
+    def test_following_the_advice_on_sizes_helps(self):
+        cost = cost_of(Size(500, 500), Size(500, 500), Size(500, 500), text=Bounds.exact(10))
+        refuse_what_never_fits(cost, EngineLimits(max_model_len=100), FAMILY)
+
+    def test_no_size_is_named_where_none_would_do_or_no_family_is_known(self):
+        cost = cost_of(*[Size(300, 300)] * 20)
+        assert "larger" not in refusal(cost, EngineLimits(max_model_len=70)).message
+        assert "larger than 100x100" in refusal(cost, EngineLimits(max_model_len=70), FAMILY).message
+        assert "Leave out at least the 19 oldest of its 20" in refusal(cost, EngineLimits(max_model_len=22)).message
+        assert "larger" not in refusal(cost, EngineLimits(max_model_len=22), FAMILY).message
+
+    def test_text_that_is_too_long_without_any_image(self):
+        error = refusal(cost_of(Size(100, 100), text=Bounds.exact(150)), EngineLimits(max_model_len=100))
+        assert "Shorten the text by at least 51 tokens and leave out all images" in error.message
+
+    def test_only_the_lower_bound_decides(self):
+        cost = cost_of(text=Bounds(99, 5_000, 90_000))
+        refuse_what_never_fits(cost, EngineLimits(max_model_len=100, kv_blocks=7))
+
+    def test_one_image_over_the_encoder_budget(self):
+        limits = EngineLimits(encoder_budget_tokens=50)
+        error = refusal(cost_of(Size(100, 100), Size(800, 800)), limits, FAMILY)
+        assert (error.code, error.reason) == (Code.REQUEST_EXCEEDS_BUDGET, Reason.NEVER_FITS_ENCODER)
+        assert error.param == "messages[1].content[0].image_url.url"
+        assert error.message == (
+            "The image of 800x800 pixels costs 64 encoder tokens, and the engine can encode at most 50 at once. "
+            "Send a smaller image, at most 700x700 pixels."
+        )
+        assert refusal(cost_of(Size(800, 800)), limits).message.endswith("Send a smaller image.")
+
+    def test_many_images_within_the_encoder_budget_each(self):
+        refuse_what_never_fits(cost_of(*[Size(700, 700)] * 30), EngineLimits(encoder_budget_tokens=50))
+
+    def test_more_than_the_pool(self):
+        limits = EngineLimits(max_model_len=1_000, kv_blocks=10)
+        refuse_what_never_fits(cost_of(text=Bounds.exact(159)), limits)
+        error = refusal(cost_of(text=Bounds.exact(160)), limits)
+        assert (error.code, error.reason) == (Code.REQUEST_EXCEEDS_BUDGET, Reason.NEVER_FITS_KV)
+        assert error.message.startswith(
+            "The request needs at least 11 KV blocks and the engine has 10 in all, which hold 160 tokens."
+        )
+
+    def test_groups_of_unknown_layout_are_no_reason_to_refuse(self):
+        limits = EngineLimits(kv_blocks=10, kv_groups=7)
+        assert cost_of(text=Bounds.exact(159), limits=limits).amounts.kv_blocks > 10
+        refuse_what_never_fits(cost_of(text=Bounds.exact(159), limits=limits), limits)
+
+    def test_several_prompts_are_judged_by_their_mean(self):
+        request = VisionRequest("m", prompts=4, prompt_token_ids=404)
+        cost = estimate(request, (), (), text=Bounds.exact(0), output_tokens=8, limits=EngineLimits())
+        refuse_what_never_fits(cost, EngineLimits(max_model_len=102))
+        error = refusal(cost, EngineLimits(max_model_len=101))
+        assert "at least 102 tokens in the longest of its 4 prompts" in error.message
+
+    def test_unknown_limits_refuse_nothing(self):
+        refuse_what_never_fits(cost_of(*[Size(9_000, 9_000)] * 50, text=Bounds.exact(10**9)), EngineLimits())
+
+    def test_without_a_kv_pool_blocks_are_no_limit(self):
+        limits = EngineLimits(kv_blocks=1, has_kv_pool=False)
+        refuse_what_never_fits(cost_of(text=Bounds.exact(10**6)), limits)
+        assert limits.admission_kv_blocks is None
+
+
+class TestPool:
+    def test_a_twentieth_stays_free_for_growth(self):
+        assert EngineLimits(kv_blocks=1_000).admission_kv_blocks == 950
+
+    def test_unknown_stays_unknown(self):
+        assert EngineLimits().admission_kv_blocks is None
+        assert EngineLimits().kv_pool_tokens is None
+
+
+class TestMemory:
+    LIMITS = EngineLimits(kv_blocks=100, encoder_budget_tokens=24)
+
+    def test_kv(self):
+        cost = cost_of(text=Bounds.exact(160), limits=self.LIMITS)
+        memory = kv_memory(cost, self.LIMITS, kv_bytes_per_token=57_344)
+        assert memory.bytes == 12 * 16 * 57_344
+        assert memory.mebibytes == pytest.approx(10.5)
+        assert memory.share == 0.12
+
+    def test_encoder_counts_images_lately_served_too(self):
+        cost = cost_of(Size(400, 300), served={0}, limits=self.LIMITS)
+        assert encoder_memory(cost, self.LIMITS, embedding_bytes=7_168) == (12 * 7_168, 0.5)
+
+    def test_shares_of_the_unknown_are_unknown(self):
+        cost = cost_of(Size(400, 300))
+        assert kv_memory(cost, EngineLimits(), 57_344).share is None
+        assert encoder_memory(cost, EngineLimits(), 7_168).share is None
+
+    def test_host(self):
+        assert host_memory(cost_of(), decode_bytes=3_000, limit_bytes=8_000) == (4_000, 0.5)

@@ -1,0 +1,256 @@
+from math import ceil
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.domain.learning import LearnedLimit, OutputReservation, PreprocessRate, SequenceCeiling, TextRatio
+from gateway.domain.quantities import Bounds
+from gateway.domain.request import VisionRequest
+
+OPEN_ENDED = VisionRequest("m")
+
+
+class TestOutputReservation:
+    def test_the_prior_until_thirty_answers_are_known(self):
+        reservation = OutputReservation()
+        for _ in range(29):
+            reservation.observe(10, was_cut=False)
+        assert reservation.typical_tokens == 512
+        reservation.observe(10, was_cut=False)
+        assert reservation.typical_tokens == 10
+
+    def test_answers_that_were_cut_are_no_samples(self):
+        reservation = OutputReservation()
+        for _ in range(100):
+            reservation.observe(1, was_cut=True)
+        assert reservation.typical_tokens == 512
+
+    @pytest.mark.parametrize("answers", [30, 31, 33, 512, 700])
+    def test_the_quantile_of_the_last_512(self, answers):
+        reservation, lengths = OutputReservation(), Random(answers)
+        observed = [lengths.randrange(2_000) for _ in range(answers)]
+        for tokens in observed:
+            reservation.observe(tokens, was_cut=False)
+        recent = sorted(observed[-512:])
+        assert reservation.typical_tokens == recent[ceil(0.75 * len(recent)) - 1]
+
+    def test_never_more_than_the_client_asked_for(self):
+        assert OutputReservation().tokens(VisionRequest("m", max_tokens=16), 100, 4_096) == 16
+
+    def test_never_more_than_the_remainder_of_the_context(self):
+        assert OutputReservation().tokens(OPEN_ENDED, 4_000, 4_096) == 96
+
+    def test_the_prior_when_nothing_bounds_it(self):
+        assert OutputReservation().tokens(OPEN_ENDED, 4_000, None) == 512
+        assert OutputReservation().tokens(VisionRequest("m", max_tokens=4_096), 4, 32_768) == 512
+
+    def test_at_least_one_even_when_the_prompt_may_be_too_long(self):
+        assert OutputReservation().tokens(OPEN_ENDED, 5_000, 4_096) == 1
+
+    def test_nothing_where_nothing_is_generated(self):
+        assert OutputReservation().tokens(VisionRequest("m", wants_output=False), 4, 4_096) == 0
+
+
+class TestTextRatio:
+    def test_starts_at_three_bytes(self):
+        assert TextRatio().bytes_per_token == 3.0
+        assert TextRatio().bounds(300, 0) == Bounds(2, 100, 300)
+
+    def test_learns_what_usage_reports_less_the_template(self):
+        ratio = TextRatio()
+        for _ in range(50):
+            ratio.observe(4_500, 2, 1_000 + 18)
+        assert ratio.bytes_per_token == pytest.approx(4.5, abs=0.05)
+        assert ratio.bounds(4_500, 2).expected == pytest.approx(1_018, rel=0.01)
+
+    def test_forgets(self):
+        ratio = TextRatio()
+        for bytes_per_token in (6, 2):
+            for _ in range(1_000):
+                ratio.observe(1_000 * bytes_per_token, 0, 1_000)
+        assert ratio.bytes_per_token == pytest.approx(2.0, abs=0.05)
+
+    @pytest.mark.parametrize(("text_bytes", "text_tokens"), [(0, 500), (3, 13), (3, 2), (3, 0)])
+    def test_reports_that_say_nothing_about_text_teach_nothing(self, text_bytes, text_tokens):
+        ratio = TextRatio()
+        ratio.observe(text_bytes, 1, text_tokens)
+        assert ratio.bytes_per_token == 3.0
+
+    @given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(-5, 10**5)), max_size=50))
+    def test_stays_within_what_tokens_can_be(self, reports):
+        ratio = TextRatio()
+        for text_bytes, text_tokens in reports:
+            ratio.observe(text_bytes, 0, text_tokens)
+        assert 1.0 <= ratio.bytes_per_token <= 128.0
+
+
+class Thread:
+    """The engine's one preprocessing thread, and a client that keeps `backlog` images on their way to it."""
+
+    def __init__(self, pixels_per_second: float, latency_seconds: float = 0.0):
+        self.pixels_per_second = pixels_per_second
+        self.latency_seconds = latency_seconds
+
+    def run(
+        self, rate: PreprocessRate, *, images: int, pixels: int, backlog: int | None = None, start: float = 0.0
+    ) -> float:
+        now = free_at = start
+        on_their_way: list[float] = []
+        for _ in range(images):
+            limit = backlog or max(1, rate.capacity_pixels // pixels)
+            while len(on_their_way) >= limit:
+                now = on_their_way.pop(0)
+                rate.seen_through(now, pixels)
+            rate.sent(now, pixels)
+            free_at = max(free_at, now) + pixels / self.pixels_per_second
+            on_their_way.append(free_at + self.latency_seconds)
+        for now in on_their_way:
+            rate.seen_through(now, pixels)
+        return now
+
+
+class TestPreprocessRate:
+    def test_starts_at_twenty_million_and_two_seconds(self):
+        assert PreprocessRate().capacity_pixels == 40_000_000
+        assert PreprocessRate(backlog_seconds=0.5).capacity_pixels == 10_000_000
+
+    @pytest.mark.parametrize("true_rate", [3e6, 8e6, 60e6, 200e6])
+    def test_finds_the_rate_of_a_loaded_thread(self, true_rate):
+        rate = PreprocessRate()
+        Thread(true_rate, latency_seconds=0.2).run(rate, images=3_000, pixels=1_000_000)
+        assert rate.pixels_per_second == pytest.approx(true_rate, rel=0.25)
+
+    def test_a_single_slow_image_proves_nothing(self):
+        rate = PreprocessRate()
+        Thread(50e6, latency_seconds=5.0).run(rate, images=20, pixels=1_000_000, backlog=1)
+        assert rate.pixels_per_second == 20e6
+
+    def test_a_single_fast_image_proves_that_it_can_be_done(self):
+        rate = PreprocessRate()
+        rate.sent(0.0, 10_000_000)
+        rate.seen_through(0.1, 10_000_000)
+        assert rate.pixels_per_second == 20e6 + 0.5 * 80e6
+
+    def test_never_stuck_at_one_image_at_a_time(self):
+        rate = PreprocessRate()
+        now = Thread(1e5).run(rate, images=200, pixels=1_000_000)
+        assert rate.pixels_per_second < 1.5e6
+        Thread(30e6, latency_seconds=0.1).run(rate, images=500, pixels=1_500_000, start=now)
+        assert rate.pixels_per_second == pytest.approx(30e6, rel=0.25)
+
+    def test_stays_within_its_bounds(self):
+        rate = PreprocessRate()
+        for second in range(100):
+            rate.sent(float(second), 2_000_000_000)
+            rate.seen_through(second + 0.001, 2_000_000_000)
+        assert rate.pixels_per_second == 500e6
+
+    def test_events_at_the_same_instant_are_no_evidence(self):
+        rate = PreprocessRate()
+        rate.sent(1.0, 5)
+        rate.seen_through(1.0, 5)
+        assert rate.pixels_per_second == 20e6
+
+    def test_images_already_on_their_way_prove_no_higher_rate(self):
+        rate = PreprocessRate()
+        for _ in range(31):
+            rate.sent(0.0, 1_000_000)
+        rate.seen_through(1.5, 1_000_000)
+        for _ in range(30):
+            rate.seen_through(2.6, 1_000_000)
+        assert rate.pixels_per_second <= 20e6
+
+    def test_what_is_not_followed_spoils_the_evidence(self):
+        rate = PreprocessRate()
+        rate.sent(0.0, 40_000_000)
+        rate.sent(0.0, 40_000_000)
+        rate.lost_sight(10.0, 40_000_000)
+        rate.seen_through(10.5, 40_000_000)
+        assert rate.pixels_per_second == 20e6
+
+    def test_when_the_thread_should_be_through_counts_the_work_ahead(self):
+        rate = PreprocessRate()
+        assert rate.sent(5.0, 20_000_000) == 6.0
+        assert rate.sent(5.5, 10_000_000) == 6.5
+        assert rate.sent(9.0, 10_000_000) == 9.5
+
+
+class TestSequenceCeiling:
+    def test_starts_at_128(self):
+        assert SequenceCeiling().sequences == 128
+
+    def test_running_flat_with_waiters_twice_is_the_ceiling(self):
+        ceiling = SequenceCeiling()
+        ceiling.observe(running=16, waiting=3, queue_depth=0)
+        assert ceiling.sequences == 128
+        ceiling.observe(running=16, waiting=9, queue_depth=0)
+        assert ceiling.sequences == 16
+
+    @pytest.mark.parametrize("second", [(17, 3), (16, 0), (0, 5)])
+    def test_not_flat_or_nobody_waiting_changes_nothing(self, second):
+        ceiling = SequenceCeiling()
+        ceiling.observe(16, 3, 0)
+        ceiling.observe(*second, 0)
+        assert ceiling.sequences == 128
+
+    def test_an_engine_that_runs_nothing_says_nothing(self):
+        ceiling = SequenceCeiling()
+        ceiling.observe(0, 5, 0)
+        ceiling.observe(0, 5, 0)
+        assert ceiling.sequences == 128
+
+    def test_full_here_and_free_there_twice_is_a_quarter_more(self):
+        ceiling = SequenceCeiling()
+        ceiling.observe(running=120, waiting=0, queue_depth=4)
+        ceiling.observe(running=128, waiting=0, queue_depth=4)
+        assert ceiling.sequences == 160
+        ceiling.observe(running=160, waiting=0, queue_depth=4)
+        assert ceiling.sequences == 160
+
+    @pytest.mark.parametrize("poll", [(128, 0, 0), (100, 0, 4)])
+    def test_no_queue_here_or_not_at_the_ceiling_changes_nothing(self, poll):
+        ceiling = SequenceCeiling()
+        ceiling.observe(*poll)
+        ceiling.observe(*poll)
+        assert ceiling.sequences == 128
+
+    def test_a_ceiling_of_one_can_rise(self):
+        ceiling = SequenceCeiling()
+        for _ in range(2):
+            ceiling.observe(1, 5, 0)
+        for _ in range(2):
+            ceiling.observe(1, 0, 5)
+        assert ceiling.sequences == 2
+
+    def test_follows_an_engine_with_more_seats_than_assumed(self):
+        ceiling, seats = SequenceCeiling(), 300
+        for _ in range(20):
+            running = min(ceiling.sequences, seats)
+            ceiling.observe(running, ceiling.sequences - running, queue_depth=50)
+        assert 300 <= ceiling.sequences <= 375
+
+
+class TestLearnedLimit:
+    def test_unknown_until_somebody_speaks(self):
+        limit = LearnedLimit()
+        assert limit.value is None
+        limit.learn(2_048)
+        assert limit.value == 2_048
+        limit.learn(4_096)
+        assert limit.value == 4_096
+
+    def test_the_smaller_of_the_setting_and_the_engines_word(self):
+        limit = LearnedLimit(8)
+        assert limit.value == 8
+        limit.learn(4)
+        assert limit.value == 4
+        limit.learn(16)
+        assert limit.value == 8
+
+    def test_a_restarted_engine_may_say_something_else(self):
+        limit = LearnedLimit(8)
+        limit.learn(4)
+        limit.forget()
+        assert limit.value == 8
