@@ -95,15 +95,20 @@ def stdout_writer() -> Callable[[bytes], None]:
 
 
 class RequestLog:
-    """Takes records in the loop and writes them in a thread. `write_out` may block or raise OSError."""
+    """Takes records in the loop and writes them in a thread, between `start` and `close`; none if it is not `is_on`.
+
+    `write_out` may block or raise OSError.
+    """
 
     def __init__(
         self,
         write_out: Callable[[bytes], None] | None = None,
         *,
+        is_on: bool = True,
         most_records: int = _MOST_RECORDS,
         flush_seconds: float = _FLUSH_SECONDS,
     ) -> None:
+        self._is_on = is_on
         self._write_out = write_out or stdout_writer()
         self._most_records = most_records
         self._flush_seconds = flush_seconds
@@ -114,10 +119,14 @@ class RequestLog:
         self._taken = self._refused = 0  # counted in the loop
         self._written = self._lost = 0  # counted in the thread
         self._thread = threading.Thread(target=self._work, name="request log", daemon=True)
+
+    async def start(self) -> None:
         self._thread.start()
 
     def write(self, record: RequestRecord) -> None:
         """Keep a record for writing; never waits. Belongs inside the event loop."""
+        if not self._is_on:
+            return
         if self._taken - self._written - self._lost >= self._most_records:
             self._refused += 1
             return

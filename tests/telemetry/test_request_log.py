@@ -51,6 +51,7 @@ def output() -> Output:
 @pytest.fixture
 async def log(output: Output) -> AsyncIterator[RequestLog]:
     log = RequestLog(output.write, most_records=3, flush_seconds=0.001)
+    await log.start()
     yield log
     output.open.set()
     await log.close()
@@ -141,6 +142,14 @@ async def test_closing_gives_a_blocked_output_up(
     log.write(record())
     await log.close()
     assert log.statistics().waiting == 1
+
+
+async def test_a_log_that_is_off_writes_nothing(output: Output) -> None:
+    log = RequestLog(output.write, is_on=False)
+    await log.start()
+    log.write(record())
+    await log.close()
+    assert (output.data, log.statistics().dropped) == (b"", 0)
 
 
 async def test_closing_an_unused_log_is_quiet(output: Output, log: RequestLog) -> None:
