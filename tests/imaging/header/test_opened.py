@@ -1,0 +1,99 @@
+import struct
+
+import pytest
+from PIL import Image
+
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImageFormat, Why
+from gateway.imaging.header.base import BrokenHeaderError
+from gateway.imaging.header.opened import read_opened
+from tests.support.pictures import encoded, picture
+
+
+@pytest.mark.parametrize(
+    ("image_format", "mode", "why"),
+    [
+        (ImageFormat.BMP, "RGB", set()),
+        (ImageFormat.BMP, "1", {Why.MODE}),
+        (ImageFormat.BMP, "P", {Why.MODE}),
+        (ImageFormat.TIFF, "RGB", set()),
+        (ImageFormat.TIFF, "L", set()),
+        (ImageFormat.TIFF, "RGBA", {Why.ALPHA}),
+        (ImageFormat.TIFF, "CMYK", {Why.MODE}),
+        (ImageFormat.TIFF, "I;16", {Why.MODE}),
+        (ImageFormat.AVIF, "RGB", set()),
+        (ImageFormat.AVIF, "RGBA", {Why.ALPHA}),
+    ],
+)
+def test_reasons(image_format, mode, why):
+    header = read_opened(encoded(picture(40, 30, mode=mode), image_format.upper()), image_format)
+
+    assert header.stored == Size(40, 30)
+    assert header.why == why
+    assert header.is_lossy == (image_format is ImageFormat.AVIF)
+
+
+@pytest.mark.parametrize("image_format", [ImageFormat.TIFF, ImageFormat.AVIF])
+def test_stored_size_is_the_one_before_orientation(image_format):
+    header = read_opened(encoded(picture(40, 30), image_format.upper(), orientation=6), image_format)
+
+    assert (header.stored, header.orientation) == (Size(40, 30), 6)
+
+
+@pytest.mark.parametrize("image_format", [ImageFormat.TIFF, ImageFormat.AVIF])
+def test_more_pages_are_frames(image_format):
+    pages = encoded(picture(40, 30), image_format.upper(), save_all=True, append_images=[picture(40, 30, seed=1)] * 2)
+    header = read_opened(pages, image_format)
+
+    assert header.frames == (3 if image_format is ImageFormat.AVIF else 2)
+    assert header.why == {Why.FRAMES}
+
+
+def test_the_biggest_icon_counts():
+    icon = encoded(picture(64, 64), "ICO", sizes=[(16, 16), (64, 64), (32, 32)])
+
+    assert read_opened(icon, ImageFormat.ICO).stored == Size(64, 64)
+
+
+@pytest.mark.parametrize("bitmap_format", ["png", "bmp"])
+def test_an_icon_that_hides_a_large_picture_is_not_opened(bitmap_format):
+    icon = bytearray(encoded(picture(32, 32), "ICO", sizes=[(32, 32)], bitmap_format=bitmap_format))
+    start = struct.unpack_from("<I", icon, 18)[0]
+    if bitmap_format == "png":
+        struct.pack_into(">II", icon, start + 16, 30_000, 30_000)
+    else:
+        struct.pack_into("<II", icon, start + 4, 30_000, 60_000)
+
+    with pytest.raises(BrokenHeaderError, match="icon 0 is 30000x"):
+        read_opened(bytes(icon), ImageFormat.ICO)
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_a_directory_without_end_is_not_read(big):
+    file = (
+        b"II+\x00\x08\x00\x00\x00" + struct.pack("<QQ", 16, 10**6)
+        if big
+        else b"MM\x00*" + struct.pack(">IH", 8, 60_000)
+    )
+
+    with pytest.raises(BrokenHeaderError, match="at most 1024 are read"):
+        read_opened(file, ImageFormat.TIFF)
+
+
+def test_both_kinds_of_tiff_are_read():
+    assert read_opened(encoded(picture(40, 30), "TIFF", big_tiff=True), ImageFormat.TIFF).stored == Size(40, 30)
+
+
+@pytest.mark.parametrize("file", [b"BM" + bytes(30), b"II*\x00", b"\x00\x00\x00\x20ftypavif" + bytes(40)])
+def test_what_pillow_refuses_is_broken(file):
+    image_format = {b"B": ImageFormat.BMP, b"I": ImageFormat.TIFF}.get(file[:1], ImageFormat.AVIF)
+
+    with pytest.raises(BrokenHeaderError):
+        read_opened(file, image_format)
+
+
+def test_no_pixel_of_a_large_bitmap_is_touched():
+    header = bytearray(encoded(Image.new("RGB", (4, 4)), "BMP")[:54])
+    struct.pack_into("<ii", header, 18, 60_000, 60_000)
+
+    assert read_opened(bytes(header), ImageFormat.BMP).stored == Size(60_000, 60_000)

@@ -1,0 +1,63 @@
+"""Every pixel is decoded once; a picture that is damaged anywhere is refused."""
+
+import pybase64
+import pytest
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.geometry import Size
+from gateway.domain.image import ImageInfo
+from gateway.imaging.decode import load, verify
+from gateway.imaging.limits import ImageLimits
+from gateway.imaging.probe import probe
+from gateway.wire.encoded_file import EncodedFile
+from tests.support.pictures import encoded, picture
+
+OPTIONS = {"TIFF": {"compression": "tiff_lzw"}}
+FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF"]
+
+
+def info_of(file: bytes) -> ImageInfo:
+    return probe(EncodedFile(pybase64.b64encode(file)), ImageLimits(), "image")
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_sound_picture_passes(file_format):
+    file = encoded(picture(120, 90), file_format, **OPTIONS.get(file_format, {}))
+
+    verify(file, info_of(file))
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("kept", [0.5, 0.9])
+def test_a_picture_cut_off_is_refused(file_format, kept):
+    file = encoded(picture(120, 90), file_format, **OPTIONS.get(file_format, {}))
+    with pytest.raises(GatewayError, match=f"^The {file_format.lower()} cannot be decoded: ") as caught:
+        verify(file[: int(len(file) * kept)], info_of(file))
+    assert caught.value.code is Code.IMAGE_PARSE_ERROR
+
+
+def test_a_progressive_picture_cut_between_scans_is_refused():
+    file = encoded(picture(120, 90), "JPEG", progressive=True)
+    last_scan = file.rindex(b"\xff\xda")
+    with pytest.raises(GatewayError):
+        verify(file[:last_scan], info_of(file))
+
+
+def test_a_jpeg_is_looked_at_in_an_eighth():
+    file = encoded(picture(800, 600), "JPEG")
+
+    assert load(file, info_of(file), Size(100, 75)).size == (100, 75)
+    assert load(file, info_of(file), Size(0, 0)).size == (100, 75)
+    assert load(file, info_of(file), Size(101, 75)).size == (200, 150)
+
+
+def test_a_jpeg_on_its_side_is_scaled_along_its_own_axes():
+    file = encoded(picture(800, 200), "JPEG", orientation=6)
+
+    assert load(file, info_of(file), Size(50, 200)).size == (200, 50)
+
+
+def test_pixels_of_another_size_than_the_header_are_refused():
+    file = encoded(picture(40, 30))
+    with pytest.raises(GatewayError, match="the header says 30x40, the pixels are 40x30"):
+        verify(file, info_of(encoded(picture(30, 40))))

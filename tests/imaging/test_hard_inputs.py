@@ -1,0 +1,73 @@
+"""Files that broke vision-language serving somewhere in public: refused as the client's fault, or shown as they are.
+
+The table in tests/data/hard_inputs/images.json names for each file what may happen to it. `probes` are relative
+positions, colours and tolerances in the picture that the model would see.
+"""
+
+import io
+import json
+from pathlib import Path
+
+import pybase64
+import pytest
+from PIL import Image
+
+from gateway.domain.errors import GatewayError
+from gateway.domain.geometry import Size
+from gateway.imaging.limits import ImageLimits
+from gateway.imaging.probe import probe
+from gateway.imaging.verdicts import Prepared
+from gateway.imaging.workers import examine, judge
+from gateway.wire.encoded_file import EncodedFile
+
+DATA = Path(__file__).parents[1] / "data" / "hard_inputs"
+CASES = json.loads((DATA / "images.json").read_text())
+PARAM = "messages[0].content[1].image_url.url"
+
+
+def prepared(file: EncodedFile) -> Prepared | None:
+    looked_at = examine(file, probe(file, ImageLimits(), PARAM))
+    verdict = judge(file, looked_at, None) if not hasattr(looked_at, "answer") else looked_at
+    return verdict.answer(PARAM)
+
+
+def shown(file: EncodedFile) -> Image.Image:
+    """The picture that the model gets to see."""
+    changed = prepared(file)
+    picture = Image.open(io.BytesIO(pybase64.b64decode(changed.base64) if changed else file.decode()))
+    assert picture.getexif().get(0x0112, 1) == 1
+    assert getattr(picture, "n_frames", 1) == 1
+    assert picture.mode in {"RGB", "L"}
+    return picture.convert("RGB")
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["file"] for case in CASES])
+def test_file_is_refused_or_shown_as_it_is(case):
+    file = EncodedFile(pybase64.b64encode((DATA / case["file"]).read_bytes()))
+    try:
+        picture = shown(file)
+    except GatewayError as error:
+        assert "reject" in case["decisions"]
+        assert error.status == 400
+        assert error.param == PARAM
+        assert error.code in [*case["codes"], "empty_image_file"]
+        return
+    assert set(case["decisions"]) & {"accept", "either"}
+    assert picture.size == tuple(case["size"])
+    assert probe(file, ImageLimits(), PARAM).stored == Size(*case["stored"])
+    for x, y, colour, tolerance in case["probes"]:
+        seen = picture.getpixel((int(x * picture.width), int(y * picture.height)))
+        assert max(abs(a - b) for a, b in zip(seen, colour, strict=True)) <= tolerance, (x, y, seen)
+
+
+@pytest.mark.parametrize("name", ["jpeg_ok.jpg", "jpeg_gray.jpg", "png_ok.png", "webp_lossy.webp", "avif_small.avif"])
+def test_a_plain_file_goes_on_byte_for_byte(name):
+    assert prepared(EncodedFile(pybase64.b64encode((DATA / name).read_bytes()))) is None
+
+
+def test_what_stands_behind_a_jpeg_is_not_sent_on():
+    changed = prepared(EncodedFile(pybase64.b64encode((DATA / "jpeg_trailing_garbage.jpg").read_bytes())))
+
+    assert changed.why == {"trailing_bytes"}
+    assert pybase64.b64decode(changed.base64).endswith(b"\xff\xd9")
+    assert pybase64.b64decode(changed.base64).count(b"\xff\xd9") == 1
