@@ -7,8 +7,12 @@ has the same name). Under GATEWAY_REQUIRE_SYSTEM=1 such a skip is a failure, so 
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+
+LINES = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,3 +38,26 @@ def what_is_lacking(*commands: str, root: bool = False) -> list[str]:
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     lacking = [command for command in commands if shutil.which(command, path=path) is None]
     return [*lacking, "root"] if root and os.geteuid() != 0 else lacking
+
+
+@pytest.fixture(scope="session")
+def report_line(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Says one line below the test run: what was measured or counted."""
+    return pytestconfig.stash.setdefault(LINES, []).append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(LINES, []):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def real_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The one real vLLM of the run. Slow enough that streams can be watched, with room for little."""
+    from tests.real import tiny_model, vllm_server  # noqa: PLC0415  # only runs with -m real need what it imports
+
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model.write(folder, layers=8, hidden=128)
+    python = os.environ["VLLM_PYTHON"]
+    with vllm_server.running(python, folder, tmp_path_factory.mktemp("vllm"), sequences=4, kv_blocks=257) as server:
+        yield server

@@ -9,12 +9,13 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tests.support.processes import free_port
 
 START_SECONDS = 180
 
@@ -31,10 +32,11 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class RunningVllm:
-    """A live server: its address, the name of its model, and the file its output goes to."""
+    """A live server: its address, the name and folder of its model, and the file its output goes to."""
 
     url: str
     model: str
+    folder: pathlib.Path
     log: pathlib.Path
 
 
@@ -53,7 +55,7 @@ def running(
 
     Raises RuntimeError with the end of the log when the server does not become healthy.
     """
-    port = _free_port()
+    port = free_port()
     arguments = [
         *("serve", str(model_folder), "--served-model-name", "tiny", "--load-format", "dummy"),
         *("--host", "127.0.0.1", "--port", str(port)),
@@ -65,7 +67,7 @@ def running(
     if kv_blocks:
         arguments += ["--num-gpu-blocks-override", str(kv_blocks)]
     work.mkdir(parents=True, exist_ok=True)
-    server = RunningVllm(f"http://127.0.0.1:{port}", "tiny", work / "vllm.log")
+    server = RunningVllm(f"http://127.0.0.1:{port}", "tiny", model_folder, work / "vllm.log")
     with server.log.open("wb") as log:
         process = subprocess.Popen(
             [python, "-m", "vllm.entrypoints.cli.main", *arguments],
@@ -80,13 +82,6 @@ def running(
         yield server
     finally:
         _stop(process)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _wait_until_healthy(server: RunningVllm, process: subprocess.Popen[bytes]) -> None:
