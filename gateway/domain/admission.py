@@ -41,10 +41,10 @@ class Verdict(Enum):
 
 
 class Refusal(NamedTuple):
-    """Why not, what was short, and when to come back; `queue_depth` and `queue_bytes` at that moment."""
+    """Why not, what the next in line is short of, and when to come back; the queue's depth and bytes just then."""
 
     reason: Reason
-    short: Resource | None
+    short: Resource
     advice: RetryAdvice
     queue_depth: int
     queue_bytes: int
@@ -54,7 +54,7 @@ class Refusal(NamedTuple):
         waited_in_vain = self.reason is Reason.DEADLINE_PASSED
         return GatewayError(
             Code.SERVER_IS_OVERLOADED if waited_in_vain else Code.RATE_LIMIT_EXCEEDED,
-            f"{self._story(policy)}{self._shortage()} {self._advice()}",
+            f"{self._story(policy)} Short at the engine: {self.short.label}. {self._advice()}",
             reason=self.reason,
             retry_after_seconds=self.advice.seconds,
             is_promise=self.advice.is_promise,
@@ -75,9 +75,6 @@ class Refusal(NamedTuple):
                 )
             case _:
                 return "The engine is busy and this gateway keeps no queue."
-
-    def _shortage(self) -> str:
-        return "" if self.short is None else f" Short at the engine: {self.short.label}."
 
     def _advice(self) -> str:
         if self.advice.is_promise:
@@ -111,7 +108,7 @@ class Admission:
         self._queue = WaitQueue(policy)
         self._promises = Promises()
         self._drain = DrainRate()
-        self._short: Resource | None = None
+        self._short = Resource.KV_BLOCKS
 
     @property
     def policy(self) -> QueuePolicy:
@@ -130,11 +127,12 @@ class Admission:
         """A request arrives: it holds its amounts now (ADMITTED), stands in line (WAITING), or is refused."""
         is_expected = ticket.is_return and self._promises.redeem(now)
         if not self._queue:
-            self._short = self._budget.try_reserve(ticket.amounts)
-            if self._short is None:
+            short = self._budget.try_reserve(ticket.amounts)
+            if short is None:
                 return Verdict.ADMITTED
+            self._short = short
             if not self._policy.requests:
-                return self._refusal(_BUDGET_REASON[self._short], ticket.body_bytes, now)
+                return self._refusal(_BUDGET_REASON[short], ticket.body_bytes, now)
         obstacle = self._obstacle(ticket.body_bytes, now, is_expected=is_expected)
         if obstacle is not None:
             return self._refusal(obstacle, ticket.body_bytes, now)
@@ -157,8 +155,9 @@ class Admission:
         while (expired := self._queue.pop_expired(now)) is not None:
             decided.append((expired, self._refusal(Reason.DEADLINE_PASSED, expired.body_bytes, now)))
         while (head := self._queue.head()) is not None:
-            self._short = self._budget.try_reserve(head.amounts)
-            if self._short is not None:
+            short = self._budget.try_reserve(head.amounts)
+            if short is not None:
+                self._short = short
                 break
             self._queue.leave(head)
             self._drain.count(now)

@@ -1,7 +1,7 @@
 """What is budgeted, and amounts of it.
 
 The four resources that a request holds at the engine. Bytes in this process (bodies, decoded pixels) and seats are
-budgeted too, each by a `Holdings` of its own, because they are taken and given back at other moments.
+budgeted too, each by a budget of its own (ledger/byte_budget.py): they are taken and given back at other moments.
 """
 
 from enum import IntEnum
