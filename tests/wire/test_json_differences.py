@@ -15,12 +15,29 @@ from gateway.wire.chat import parse_chat
 
 URL = "data:image/png;base64,AAAA"
 TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "thinking", "tool_reference")
-MEDIA_TYPES = (
-    "image_url input_image image_pil image_embeds audio_embeds video_embeds prompt_embeds audio_url input_audio video_url"
-).split()
-KEY_ORDER = (
-    "image_url image_pil image_embeds audio_embeds video_embeds prompt_embeds audio_url input_audio video_url"
-).split()
+MEDIA_TYPES = [
+    "image_url",
+    "input_image",
+    "image_pil",
+    "image_embeds",
+    "audio_embeds",
+    "video_embeds",
+    "prompt_embeds",
+    "audio_url",
+    "input_audio",
+    "video_url",
+]
+KEY_ORDER = [
+    "image_url",
+    "image_pil",
+    "image_embeds",
+    "audio_embeds",
+    "video_embeds",
+    "prompt_embeds",
+    "audio_url",
+    "input_audio",
+    "video_url",
+]
 
 
 def media_of_part(part):
@@ -71,7 +88,8 @@ def as_gateway_reads(body):
     try:
         request = parse_chat(body)
     except GatewayError as error:
-        assert error.status == 400
+        if error.status != 400:
+            raise
         return None
     return {
         "media": [("image", json.loads(body[slice(*ref.url)])) for ref in request.images],
@@ -96,9 +114,7 @@ READ_AS_VLLM_DOES = {
     ),
     "duplicate type, text last": chat(f'{{"type":"image_url","image_url":{{"url":"{URL}"}},"text":"a","type":"text"}}'),
     "duplicate type, image last": chat(f'{{"type":"text","image_url":{{"url":"{URL}"}},"text":"","type":"image_url"}}'),
-    "duplicate uuid, null last": chat(
-        f'{{"type":"image_url","image_url":{{"url":"{URL}"}},"uuid":"u","uuid":null}}'
-    ),
+    "duplicate uuid, null last": chat(f'{{"type":"image_url","image_url":{{"url":"{URL}"}},"uuid":"u","uuid":null}}'),
     "duplicate content": b'{"messages":[{"role":"user","content":[' + IMAGE.encode() + b'],"content":"text"}]}',
     "duplicate messages": b'{"messages":[{"role":"user","content":[' + IMAGE.encode() + b']}],"messages":'
     b'[{"role":"user","content":"text"}]}',
@@ -113,7 +129,9 @@ READ_AS_VLLM_DOES = {
     "escaped slashes": chat(IMAGE.replace("/", "\\/")),
     "escapes in the url": chat(IMAGE.replace("data:", "d\\u0061ta\\u003a")),
     "surrogate pair": chat(IMAGE, ',"model":"\\ud83d\\ude00"'),
-    "blanks everywhere": b' \r\n\t{ "messages" : [ { "role" : "user" , "content" : [ ' + IMAGE.encode() + b" ] } ] } \n",
+    "blanks everywhere": b' \r\n\t{ "messages" : [ { "role" : "user" , "content" : [ '
+    + IMAGE.encode()
+    + b" ] } ] } \n",
     "whole numbers as floats": chat(IMAGE, ',"max_tokens":16.0,"n":2e0'),
     "a large number": chat(IMAGE, ',"max_tokens":9223372036854775807'),
     "minus zero elsewhere": chat(IMAGE, ',"temperature":-0.0,"seed":-0'),
@@ -199,8 +217,27 @@ json_values = st.sampled_from(
     [None, True, 0, 5, "", "u", URL, OTHER, "https://h/i.png", {"url": URL}, {"url": None}, {"url": 7}, {}, [URL]]
 )
 part_keys = st.sampled_from(
-    ["type", "type", "type", "image_url", "image_url", "uuid", "text", "detail", "name", "tool_reference", "refusal"]
-    + ["thinking", "video_url", "image_embeds", "input_audio", "prompt_embeds", "image_pil", "source", "extra"]
+    [
+        "type",
+        "type",
+        "type",
+        "image_url",
+        "image_url",
+        "uuid",
+        "text",
+        "detail",
+        "name",
+        "tool_reference",
+        "refusal",
+        "thinking",
+        "video_url",
+        "image_embeds",
+        "input_audio",
+        "prompt_embeds",
+        "image_pil",
+        "source",
+        "extra",
+    ]
 )
 part_types = st.sampled_from([*TEXT_TYPES, *MEDIA_TYPES, "image_url", "image_url", "text", "image", "file", None, 5])
 
@@ -246,11 +283,13 @@ def bodies(draw):
         f'{{"role":{draw(spelled(draw(st.sampled_from(["user", "system", "tool"]))))},"content":[{",".join(parts)}]}}'
         for parts in draw(st.lists(st.lists(spelled_parts() | valid_parts(), min_size=1, max_size=3), max_size=2))
     ]
-    fields = draw(st.sampled_from(["", ',"n":2', ',"max_tokens":4.0', ',"stream":true', ',"max_tokens":3,"max_tokens":9']))
+    fields = draw(
+        st.sampled_from(["", ',"n":2', ',"max_tokens":4.0', ',"stream":true', ',"max_tokens":3,"max_tokens":9'])
+    )
     return f'{{"messages":[{",".join(messages)}]{fields}}}'.encode()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(bodies())
 def test_any_body_is_refused_or_read_as_vllm_reads_it(body):
     found = as_gateway_reads(body)

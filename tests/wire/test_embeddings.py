@@ -1,0 +1,46 @@
+import json
+
+import pytest
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.wire.embeddings import parse_embeddings
+
+MESSAGE = {"role": "user", "content": "hi"}
+
+
+def parse(**fields):
+    return parse_embeddings(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("value", "prompts", "token_ids", "text_bytes"),
+    [("abc", 1, 0, 3), (["a", "b"], 2, 0, 2), ([1, 2], 1, 2, 0), ([[1], [2, 3]], 2, 3, 0)],
+)
+def test_text_and_ids(value, prompts, token_ids, text_bytes):
+    request = parse(input=value, model="m")
+    assert (request.prompts, request.prompt_token_ids, request.text_bytes) == (prompts, token_ids, text_bytes)
+    assert (request.model, request.wants_output, request.max_tokens) == ("m", False, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"messages": [MESSAGE]}, "messages"),
+        ({"input": "a", "messages": []}, "messages"),
+        ({"input": [MESSAGE]}, "input"),
+        ({"input": ["a", MESSAGE]}, "input"),
+        ({"input": [[MESSAGE], [MESSAGE]]}, "input"),
+    ],
+)
+def test_messages_are_not_yet_inspected(fields, param):
+    with pytest.raises(GatewayError, match="not yet inspected") as refused:
+        parse(**fields)
+    assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, param)
+
+
+@pytest.mark.parametrize("fields", [{}, {"input": None}, {"input": 5}, {"input": []}, {"input": [["a"]]}])
+def test_other_inputs_are_refused(fields):
+    with pytest.raises(GatewayError) as refused:
+        parse(**fields)
+    assert refused.value.code is Code.INVALID_REQUEST
+    assert refused.value.param.startswith("input")

@@ -1,0 +1,134 @@
+import pytest
+
+from gateway.domain.errors import Code
+from gateway.domain.outcome import Reason
+from gateway.wire.routes import Kind, classify
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("POST", "/v1/chat/completions", Kind.CHAT),
+        ("POST", "/v1/completions", Kind.COMPLETIONS),
+        ("POST", "/v1/embeddings", Kind.EMBEDDINGS),
+        ("POST", "/tokenize", Kind.GENERIC),
+        ("POST", "/detokenize", Kind.GENERIC),
+        ("GET", "/v1/models", Kind.MODELS),
+    ],
+)
+def test_open_routes(method, path, kind):
+    route = classify(method, path)
+    assert (route.kind, route.methods, route.model_id, route.refusal) == (kind, (method,), None, None)
+
+
+@pytest.mark.parametrize("model_id", ["m", "Qwen/Qwen2.5-VL-7B-Instruct"])
+def test_one_model(model_id):
+    route = classify("GET", f"/v1/models/{model_id}")
+    assert (route.kind, route.model_id, route.refusal) == (Kind.MODELS, model_id, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions/batch",
+        "/v1/responses",
+        "/v1/responses/resp_1",
+        "/v1/responses/resp_1/cancel",
+        "/v1/responses/render",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+        "/v1/messages/render",
+        "/v2/embed",
+        "/pooling",
+        "/classify",
+        "/score",
+        "/v1/score",
+        "/rerank",
+        "/v1/rerank",
+        "/v2/rerank",
+        "/invocations",
+        "/ping",
+        "/generative_scoring",
+        "/v1/systemone",
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
+        "/v1/realtime",
+        "/inference/v1/generate",
+        "/inference/v1/abort_requests",
+        "/v1/completions/render",
+        "/v1/chat/completions/render",
+        "/v1/chat/completions/derender",
+        "/v1/completions/derender",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+        "/load",
+        "/kv_event_sources",
+        "/scale_elastic_ep",
+        "/is_scaling_elastic_ep",
+        "/server_info",
+        "/sleep",
+        "/wake_up",
+        "/is_sleeping",
+        "/release_kv_cache_memory",
+        "/reset_prefix_cache",
+        "/reset_mm_cache",
+        "/reset_encoder_cache",
+        "/collective_rpc",
+        "/pause",
+        "/resume",
+        "/update_weights",
+        "/start_profile",
+        "/stop_profile",
+        "/fault_tolerance/status",
+        "/cohere/v2/chat",
+        "/tokenizer_info",
+        "/abort_requests",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_routes_that_are_not_inspected_or_for_operators_are_closed(method, path):
+    error = classify(method, path).refusal
+    assert (error.code, error.status, error.reason) == (Code.PERMISSION_DENIED, 403, Reason.CLOSED_ROUTE)
+    assert f"`{path}` is closed here" in error.message
+    assert error.message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/chat/completions", "POST"),
+        ("DELETE", "/v1/completions", "POST"),
+        ("POST", "/v1/models", "GET"),
+        ("DELETE", "/v1/models/m", "GET"),
+        ("post", "/v1/embeddings", "POST"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_one(method, path, allowed):
+    route = classify(method, path)
+    assert (route.kind, route.methods) == (Kind.WRONG_METHOD, (allowed,))
+    assert (route.refusal.code, route.refusal.status) == (Code.METHOD_NOT_ALLOWED, 405)
+    assert allowed in route.refusal.message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "",
+        "/v1",
+        "/v1/chat/completions/",
+        "/V1/chat/completions",
+        "/v1//completions",
+        "/v1/models/",
+        "/v1/models/m/",
+        "/chat/completions",
+        "/v1/unknown",
+        "/responses",
+        "/v1/embeddings/x",
+        "/../v1/chat/completions",
+    ],
+)
+def test_everything_else_does_not_exist(path):
+    route = classify("POST", path)
+    assert route.kind is Kind.UNKNOWN
+    assert (route.refusal.code, route.refusal.status) == (Code.NOT_FOUND, 404)

@@ -1,0 +1,119 @@
+"""Streams as vLLM 0.32 wrote them, cut in every way."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.wire.sse import StreamError, StreamObserver, error_event
+from gateway.wire.usage import Usage
+
+STREAMS = {
+    name: text.encode()
+    for name, text in json.loads((Path(__file__).parents[1] / "data/wire/streams.json").read_text()).items()
+}
+EVENTS = {
+    "plain": 5,
+    "include_usage": 6,
+    "continuous_usage_stats": 6,
+    "prompt_token_details": 6,
+    "queue_limit_error": 1,
+}
+USAGE = {
+    "plain": None,
+    "include_usage": Usage(109, 4),
+    "continuous_usage_stats": Usage(109, 4),
+    "prompt_token_details": Usage(109, 4, cached_tokens=0, image_tokens=50),
+    "queue_limit_error": None,
+}
+
+
+def observe(*chunks):
+    observer = StreamObserver()
+    for chunk in chunks:
+        observer.feed(chunk)
+    return observer
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_captured_streams_at_once(name):
+    observer = observe(STREAMS[name])
+    assert (observer.events, observer.is_done, observer.has_begun) == (EVENTS[name], True, True)
+    assert observer.usage == USAGE[name]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@given(data=st.data())
+def test_however_a_stream_is_cut_the_same_is_seen(name, data):
+    stream = STREAMS[name]
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=12)))
+    chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+
+    observer = observe(*chunks)
+
+    assert (observer.events, observer.is_done) == (EVENTS[name], True)
+    assert observer.usage == USAGE[name]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_byte_by_byte(name):
+    observer = observe(*(bytes([byte]) for byte in STREAMS[name]))
+    assert (observer.events, observer.is_done, observer.usage) == (EVENTS[name], True, USAGE[name])
+
+
+def test_before_the_first_event():
+    observer = observe(b"", b": keep-alive\n\n", b"dat")
+    assert (observer.events, observer.has_begun, observer.is_done, observer.usage, observer.error) == (
+        0,
+        False,
+        False,
+        None,
+        None,
+    )
+    observer.feed(b"a: {")
+    assert (observer.events, observer.has_begun, observer.usage) == (1, True, None)
+
+
+def test_an_error_inside_the_stream():
+    observer = observe(STREAMS["queue_limit_error"])
+    assert observer.error.status == 503
+    assert observer.error.message.startswith("The engine has reached its prefill token backlog limit")
+
+
+def test_an_error_after_answers():
+    events = STREAMS["plain"].partition(b"data: [DONE]")[0]
+    error = b'data: {"error": {"message": "EngineCore encountered an issue.", "code": "dead"}}\n\n'
+
+    observer = observe(events, error)
+    assert observer.error == StreamError("EngineCore encountered an issue.", None)
+    observer.feed(b"data: [DONE]\n\n")
+    assert observer.error == StreamError("EngineCore encountered an issue.", None)
+    assert (observer.events, observer.is_done) == (6, True)
+
+
+def test_a_stream_that_was_cut_has_no_end():
+    observer = observe(STREAMS["include_usage"][:-30])
+    assert (observer.is_done, observer.usage, observer.error) == (False, None, None)
+
+
+def test_text_that_looks_like_an_event_is_text():
+    event = b'data: {"choices":[{"delta":{"content":"\\ndata: [DONE] \\"error\\""}}]}\n\n'
+    observer = observe(event)
+    assert (observer.events, observer.is_done, observer.error) == (1, False, None)
+
+
+def test_only_the_last_two_events_are_kept():
+    observer = observe(*[b'data: {"choices":[]}\n\n'] * 1000)
+    assert observer.events == 1000
+    assert len(observer._tail) < 60
+
+
+def test_an_error_event_ends_the_stream():
+    error = GatewayError(Code.UPSTREAM_TIMEOUT, "silent for 120 s")
+    observer = observe(b'data: {"choices":[]}\n\n', error_event(error))
+    assert observer.error == StreamError("silent for 120 s", None)
+    assert observer.is_done
+    assert error_event(error).endswith(b"\n\ndata: [DONE]\n\n")

@@ -1,0 +1,37 @@
+import pytest
+
+from gateway.wire.usage import Usage, usage_of
+
+# The end of an answer of vLLM 0.32.
+TAIL = (
+    b'"system_fingerprint":"vllm-0.32.0-5d51bd32","usage":{"prompt_tokens":109,"total_tokens":113,'
+    b'"completion_tokens":4,"prompt_tokens_details":%s,"completion_tokens_details":null},"prompt_logprobs":null,'
+    b'"prompt_token_ids":null,"kv_transfer_params":null}'
+)
+
+
+def test_plain():
+    assert usage_of(TAIL % b"null") == Usage(109, 4)
+
+
+def test_with_details():
+    details = b'{"cached_tokens":64,"created_cache_tokens":0,"multimodal_tokens":{"image":50}}'
+    assert usage_of(TAIL % details) == Usage(109, 4, cached_tokens=64, image_tokens=50)
+    assert usage_of(TAIL % b'{"cached_tokens":0,"multimodal_tokens":{}}') == Usage(109, 4, 0, 0)
+
+
+def test_embeddings_have_no_completion():
+    assert usage_of(b'{"data":[], "usage": {"prompt_tokens":7,"total_tokens":7}}') == Usage(7, 0)
+
+
+def test_text_of_the_answer_is_not_mistaken_for_usage():
+    body = b'{"choices":[{"message":{"content":"\\"usage\\":{\\"prompt_tokens\\":1}"}}]}'
+    assert usage_of(body) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b'{"usage":null}', b'{"usage":{"prompt_tokens":"x"}}', b'{"usage":{"prompt_to', b'"usage":\xff', b'"usage":'],
+)
+def test_what_cannot_be_read_is_unknown(body):
+    assert usage_of(body) is None

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from gateway.wire.vllm_metrics import EngineReport, parse_metrics
+
+SAMPLE = (Path(__file__).parents[1] / "data/wire/metrics_0_32.txt").read_text()
+
+
+def test_the_text_of_vllm_0_32():
+    assert parse_metrics(SAMPLE) == EngineReport(
+        running=0,
+        waiting=0,
+        kv_usage=0.0,
+        preemptions=0,
+        num_gpu_blocks=32768,
+        block_size=128,
+        kv_cache_size_tokens=4194304,
+        enable_prefix_caching=True,
+        engines=1,
+    )
+
+
+def test_old_names():
+    report = parse_metrics(
+        'vllm:num_requests_running{model_name="m"} 3\n'
+        'vllm:num_requests_waiting{model_name="m"} 2.0\n'
+        'vllm:gpu_cache_usage_perc{model_name="m"} 0.25\n'
+        'vllm:num_preemptions{model_name="m"} 7.0\n'
+        'vllm:cache_config_info{block_size="16",enable_prefix_caching="False",num_gpu_blocks="100"} 1.0\n'
+    )
+    assert report == EngineReport(3, 2, 0.25, 7, 100, 16, None, enable_prefix_caching=False, engines=1)
+
+
+def engines(*usages_and_blocks):
+    lines = []
+    for engine, (usage, blocks) in enumerate(usages_and_blocks):
+        lines += [
+            f'vllm:num_requests_running{{engine="{engine}"}} {engine + 1}',
+            f'vllm:num_requests_waiting{{engine="{engine}"}} 1',
+            f'vllm:kv_cache_usage_perc{{engine="{engine}"}} {usage}',
+            f'vllm:num_preemptions_total{{engine="{engine}"}} 5',
+            (
+                f'vllm:cache_config_info{{engine="{engine}",num_gpu_blocks="{blocks}",block_size="16",'
+                f'kv_cache_size_tokens="{blocks}0",enable_prefix_caching="True"}} 1'
+            ),
+        ]
+    return parse_metrics("\n".join(lines))
+
+
+def test_several_engines_are_one_pool():
+    report = engines((0.5, 300), (0.1, 100))
+    assert (report.running, report.waiting, report.preemptions, report.engines) == (3, 2, 10, 2)
+    assert (report.num_gpu_blocks, report.kv_cache_size_tokens, report.block_size) == (400, 4000, 16)
+    assert report.kv_usage == pytest.approx(0.4)
+
+
+def test_usage_is_a_plain_mean_where_a_size_is_unknown():
+    report = engines((0.5, 300), (0.1, "None"))
+    assert report.kv_usage == pytest.approx(0.3)
+    assert report.num_gpu_blocks == 300
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "vllm:num_requests_waiting_by_reason 5\nother 1\n"])
+def test_what_is_not_reported_is_unknown(text):
+    assert parse_metrics(text) == EngineReport()
+
+
+def test_settings_that_vllm_does_not_know():
+    report = parse_metrics('vllm:cache_config_info{num_gpu_blocks="None",enable_prefix_caching="None"} 1\n')
+    assert report == EngineReport()
