@@ -85,9 +85,10 @@ async def chat_prompt(state: ServerState, request: ChatRequest) -> Prompt:
     rendered = render_chat(
         request.messages, add_generation_prompt=request.add_generation_prompt, image_limit=config.image_limit
     )
-    pictures = state.preprocessor.pictures(image_refs(rendered))
+    refs = image_refs(rendered)
+    decoded = await state.preprocessor.decode(refs)
     check_text_length(rendered, config.max_model_len)
-    return expand(rendered, await pictures, config.vision)
+    return expand(rendered, await state.preprocessor.process(refs, decoded), config.vision)
 
 
 def _check_requested(state: ServerState, name: str, tokens: int | None) -> None:
@@ -167,7 +168,7 @@ def _plan(
 
 def _random_id() -> str:
     """Sixteen hex digits. Not from the operating system: a system call a request would be felt in load tests."""
-    return f"{random.getrandbits(64):016x}"  # noqa: S311 - a name, not a secret
+    return f"{random.getrandbits(64):016x}"
 
 
 def _output_limit(state: ServerState, prompt: Prompt, requested: int | None) -> int:

@@ -22,11 +22,12 @@ class Preprocessor:
         self._jobs: set[asyncio.Task[None]] = set()
         self.cache = PictureCache()
 
-    async def pictures(self, refs: Sequence[ImageRef]) -> list[Picture]:
-        """The pictures behind the references, in order. Raises ApiError."""
-        if not refs:
-            return []
-        decoded = [None if ref.url is None else await self._decode(ref, place) for place, ref in enumerate(refs)]
+    async def decode(self, refs: Sequence[ImageRef]) -> list[Picture | None]:
+        """The pictures behind the references; None where a uuid stands for the data. Raises ApiError."""
+        return [await self._decode(ref, place) for place, ref in enumerate(refs)]
+
+    async def process(self, refs: Sequence[ImageRef], decoded: Sequence[Picture | None]) -> list[Picture]:
+        """Spend the time that new pictures take, and settle which picture each reference means. Raises ApiError."""
         pictures, new_pixels = [], 0
         for place, (ref, picture) in enumerate(zip(refs, decoded, strict=True)):
             key = ref.uuid.encode() if ref.uuid is not None else picture.identity if picture else b""
@@ -38,20 +39,22 @@ class Preprocessor:
                 new_pixels += known.pixels
                 self.cache.keep(key, known)
             pictures.append(known)
-        await self._process(new_pixels)
+        await self._work_on(new_pixels)
         return pictures
 
     def close(self) -> None:
         self._decoder.shutdown(wait=True, cancel_futures=True)
 
-    async def _decode(self, ref: ImageRef, place: int) -> Picture:
+    async def _decode(self, ref: ImageRef, place: int) -> Picture | None:
+        if ref.url is None and ref.uuid is not None:
+            return None
         if not ref.url:
             raise bad_request(
                 f"multi_modal_data['image'][{place}] is empty but multi_modal_uuids['image'][{place}] is missing."
             )
         return await asyncio.get_running_loop().run_in_executor(self._decoder, load, ref.url)
 
-    async def _process(self, pixels: int) -> None:
+    async def _work_on(self, pixels: int) -> None:
         """Wait for the thread and its work.
 
         A client that leaves while queued takes its job along; once the work has begun it runs to its end.

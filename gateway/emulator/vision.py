@@ -31,9 +31,13 @@ class Family:
         return columns * rows
 
     def _grid(self, width: int, height: int) -> tuple[int, int]:
-        """Columns and rows of units. Halves go to the even neighbour, as Python's round does."""
+        """Columns and rows of units. Halves go to the even neighbour, as Python's round does.
+
+        A side below half a unit rounds to 0, so the area is 0 and the image "grows" to the minimum area: a long thin
+        image becomes smaller by it.
+        """
         unit = self.unit_pixels
-        columns, rows = max(1, round(width / unit)), max(1, round(height / unit))
+        columns, rows = round(width / unit), round(height / unit)
         area = columns * rows * unit * unit
         if area > self.max_pixels:
             shrink = math.sqrt(height * width / self.max_pixels)
