@@ -37,6 +37,8 @@ class ServerSettings(Section):
     max_decoded_body_bytes: PositiveInt = 32 * MIB
     body_min_bytes_per_second: Annotated[int, Field(ge=0)] = 16 * 1024
     overload_status: Literal[429, 503, 529] | None = None
+    keep_alive_seconds: PositiveInt = 75
+    drain_seconds: PositiveInt = 30
 
 
 class UpstreamSettings(Section):
@@ -61,17 +63,23 @@ class RemoteSettings(Section):
 
 
 class ImageSettings(Section):
-    """What an image may be. Limits left empty are the model's own."""
+    """What an image may be, and how many a request may have. Counts left empty are the upstream's own."""
 
     max_bytes: PositiveInt = 20 * MIB
     max_pixels: PositiveInt = 50_000_000
-    max_aspect_ratio: PositiveFloat | None = None
-    min_side: PositiveInt | None = None
+    max_jpeg_pixels: PositiveInt | None = None
+    max_aspect_ratio: Annotated[float, Field(ge=1)] = 200.0
+    min_side: Annotated[int, Field(ge=1, description="sides below it are enlarged to the model's own size")] = 1
     max_per_turn: PositiveInt | None = None
     max_forwarded: PositiveInt | None = None
     formats: frozenset[ImageFormat] = frozenset(ImageFormat)
     verify: Literal["full", "header"] = "full"
     remote: RemoteSettings = RemoteSettings()
+
+    @property
+    def jpeg_pixels(self) -> int:
+        """JPEG is decoded at a reduced scale, so more is let in, unless the operator has set a limit himself."""
+        return self.max_jpeg_pixels or (self.max_pixels if "max_pixels" in self.model_fields_set else 100_000_000)
 
 
 class ResizeSettings(Section):

@@ -58,7 +58,8 @@ class ResizePolicy:
 
     The two `max_tokens_*` are limits in placeholder tokens: an image that cannot be brought under them is refused.
     `preset` is a wish: an opted-out request goes at full cost. `encoder_budget` is the most embeddings one image may
-    have (None: unknown). `honour_detail` reads `detail: low` as the thumbnail preset.
+    have (None: unknown). `honour_detail` reads `detail: low` as the thumbnail preset. Images with a side below
+    `min_side` pixels, or below the unit of the model, are brought to the size that the model itself would give them.
     """
 
     max_tokens_per_image: int | None = None
@@ -67,6 +68,7 @@ class ResizePolicy:
     fit: Fit = Fit.SHRINK
     honour_detail: bool = False
     encoder_budget: int | None = None
+    min_side: int = 1
     is_opted_out: bool = False
 
     def for_request(self, asked: str | None) -> "ResizePolicy":
@@ -179,7 +181,7 @@ def _cost(size: Size, ref: ImageRef, family: VisionFamily) -> ImageTokens:
 def _at_model_size(plan: ImagePlan, cost: ImageTokens, policy: ResizePolicy, family: VisionFamily) -> ImagePlan:
     """The image at the size the model would give it, where that must or may be done here."""
     size = plan.info.size
-    if min(size.width, size.height) < family.min_side:
+    if min(size.width, size.height) < max(family.min_side, policy.min_side):
         info = replace(plan.info, why=plan.info.why | {Why.TOO_SMALL})
         return replace(plan, info=info, target=cost.model_size, tokens=family.tokens(cost.model_size).placeholder)
     is_kept_by_model = family.tokens(cost.model_size).model_size == cost.model_size

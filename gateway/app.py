@@ -1,0 +1,251 @@
+"""Composition root: settings become objects, objects become one ASGI application that starts, drains and stops.
+
+No decision is taken here and nothing is computed on the way of a request.
+"""
+
+import asyncio
+import platform
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from gateway import __version__
+from gateway.domain.learning import LearnedLimit, PreprocessRate
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.resize import Fit, Preset, ResizePolicy
+from gateway.domain.trim import TrimMode, TrimPolicy
+from gateway.imaging.limits import ImageLimits
+from gateway.imaging.render import ENCODER_ID
+from gateway.imaging.workers import ImageWorkers
+from gateway.ledger.byte_budget import ByteBudget, Seats
+from gateway.ledger.gate import Gate
+from gateway.ledger.host_memory import memory_limit_bytes, quarter_share, usable_cores
+from gateway.ledger.local import LocalLedger
+from gateway.models.configure import configured_model
+from gateway.models.served import Engine, ModelTable, ServedModel
+from gateway.pipeline.exchange import Parts, Policies
+from gateway.pipeline.follow import EngineFollower
+from gateway.pipeline.gauges import gauge_readers
+from gateway.server.answers import Send
+from gateway.server.control import create_control_app
+from gateway.server.proxy import Door, Proxy, Scope
+from gateway.server.receive import BodyLimits, Receive
+from gateway.settings import Settings
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_log import RequestLog
+from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
+from gateway.upstream.poll import Poller
+from gateway.upstream.state import PollPace
+
+_CACHE_SHARE = 20  # all image caches together get a twentieth of the memory limit
+_FREE_SEQUENCES = 128
+CONTROL_PATHS = frozenset(
+    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
+)
+
+
+class DecodeBudget:
+    """The byte budget as the image workers ask for it: with the patience of the queue."""
+
+    def __init__(self, budget: ByteBudget, wait_seconds: float) -> None:
+        self._budget = budget
+        self._wait_seconds = wait_seconds
+
+    async def acquire(self, byte_count: int) -> None:
+        await self._budget.acquire(byte_count, self._wait_seconds)
+
+    def release(self, byte_count: int) -> None:
+        self._budget.release(byte_count)
+
+
+@dataclass(slots=True)
+class Running:
+    """What exists between start and stop."""
+
+    proxy: Proxy
+    poller: Poller
+    metrics: Metrics
+
+
+class Application:
+    """The ASGI application. `mistakes` of the settings that only show when files are read are raised at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: list[ServedModel] = [
+            configured_model(m.name, family=m.family, folder=m.folder, processor=m.processor) for m in settings.models
+        ]
+        self._control = create_control_app(self)
+        self._running: Running | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["path"] in CONTROL_PATHS:
+            await self._control(scope, receive, send)
+        else:
+            assert self._running is not None, "the server starts the application before it serves"
+            await self._running.proxy(scope, receive, send)
+
+    def drain(self) -> None:
+        """Take nothing new; what is inside is finished."""
+        if self._running is not None:
+            self._running.proxy.is_draining = True
+
+    def is_started(self) -> bool:
+        return self._running is not None
+
+    def why_not_ready(self) -> str | None:
+        if self._running is None:
+            return "the gateway is still starting"
+        if self._running.proxy.is_draining:
+            return "the gateway is shutting down"
+        state = self._running.poller.state
+        if state.is_up:
+            return None
+        return (
+            f"the model server is {'still loading or not there yet' if state.is_loading else 'down'}: {state.trouble}"
+        )
+
+    def metrics_page(self, accept: str) -> tuple[bytes, str]:
+        assert self._running is not None, "the server starts the application before it serves"
+        return self._running.metrics.render(accept)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Everything started, in the order of need; stopped in reverse whatever happens."""
+        async with AsyncExitStack() as stack:
+            self._running = await _start(self._settings, self._models, stack)
+            yield
+        self._running = None
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self.running():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _start(settings: Settings, models: list[ServedModel], stack: AsyncExitStack) -> Running:
+    loop = asyncio.get_running_loop()
+    limit_bytes = memory_limit_bytes()
+    body_budget = ByteBudget(
+        settings.budget.body_bytes or quarter_share(limit_bytes), purpose="request bodies", call_later=loop.call_later
+    )
+    decode_bytes = settings.budget.decode_bytes or quarter_share(limit_bytes)
+    decode_budget = ByteBudget(decode_bytes, purpose="decoding images", call_later=loop.call_later)
+    metrics = Metrics([model.name for model in models])
+    metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
+    table = ModelTable(models, _engine(settings))
+    gate = _gate(settings, body_budget.statistics().capacity, loop)
+    url = str(settings.upstream.url)
+    upstream = UpstreamClient(url, _timeouts(settings))
+    images = ImageWorkers(
+        threads=usable_cores(),
+        decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
+        cache_bytes=limit_bytes // _CACHE_SHARE,
+        verify=settings.images.verify,
+    )
+    log = RequestLog(is_on=settings.log.requests)
+    parts = Parts(
+        policies=_policies(settings, decode_bytes),
+        models=table,
+        images=images,
+        gate=gate,
+        upstream=upstream,
+        metrics=metrics,
+        log=log,
+        clock=time.monotonic,
+    )
+    seats = Seats(settings.server.seats)
+    follower = EngineFollower(table, gate, metrics, settings.budget.kv_blocks, settings.budget.sequences)
+    poller = Poller(
+        url,
+        observers=[follower],
+        pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
+        is_busy=lambda: seats.taken > 0,
+        clock=time.monotonic,
+    )
+    metrics.observe_gauges(**gauge_readers(gate, seats, body_budget, decode_budget, poller, upstream, log))
+    stack.push_async_callback(images.close)
+    for start, stop in (
+        (log.start, log.close),
+        (upstream.start, upstream.close),
+        (gate.start, gate.stop),
+        (poller.start, poller.close),
+    ):
+        await start()
+        stack.push_async_callback(stop)
+    door = Door(
+        seats, body_budget, _body_limits(settings), settings.queue.wait_seconds, settings.server.overload_status
+    )
+    return Running(Proxy(parts, door), poller, metrics)
+
+
+def _policies(settings: Settings, decode_bytes: int) -> Policies:
+    images, resize, history = settings.images, settings.resize, settings.history
+    return Policies(
+        images=ImageLimits(
+            max_bytes=images.max_bytes,
+            max_pixels=images.max_pixels,
+            max_scaled_jpeg_pixels=images.jpeg_pixels,
+            decode_bytes=decode_bytes,
+            max_aspect_ratio=images.max_aspect_ratio,
+            formats=images.formats,
+        ),
+        resize=ResizePolicy(
+            max_tokens_per_image=resize.max_tokens_per_image,
+            max_tokens_per_request=resize.max_tokens_per_request,
+            preset=None if resize.preset == "off" else Preset(resize.preset),
+            fit=Fit(resize.fit),
+            honour_detail=resize.honour_detail,
+            min_side=images.min_side,
+        ),
+        trim=TrimPolicy(mode=TrimMode(history.mode), keep=history.keep, grid=history.grid, marker=history.marker),
+        max_images_per_turn=images.max_per_turn,
+        queue_wait_seconds=settings.queue.wait_seconds,
+    )
+
+
+def _engine(settings: Settings) -> Engine:
+    return Engine(
+        image_limit=LearnedLimit(settings.images.max_forwarded),
+        encoder_tokens=LearnedLimit(settings.budget.encoder_tokens),
+        kv_blocks=settings.budget.kv_blocks,
+    )
+
+
+def _gate(settings: Settings, body_bytes: int, loop: asyncio.AbstractEventLoop) -> Gate:
+    budget = settings.budget
+    capacity = (budget.kv_blocks, budget.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None)
+    return Gate(
+        LocalLedger(capacity),
+        # Waiting bodies may fill half of the byte budget, so that those that are sent always find room too.
+        QueuePolicy(settings.queue.requests, body_bytes // 2, settings.queue.wait_seconds),
+        clock=time.monotonic,
+        call_later=loop.call_later,
+        jitter=random.random,
+        preprocess_rate=PreprocessRate(budget.preprocess_backlog_seconds),
+    )
+
+
+def _timeouts(settings: Settings) -> UpstreamTimeouts:
+    upstream = settings.upstream
+    return UpstreamTimeouts(
+        connect_seconds=upstream.connect_timeout_seconds,
+        first_event_seconds=upstream.first_byte_timeout_seconds,
+        gap_seconds=upstream.gap_timeout_seconds,
+        whole_seconds=upstream.total_timeout_seconds,
+    )
+
+
+def _body_limits(settings: Settings) -> BodyLimits:
+    server = settings.server
+    return BodyLimits(server.max_body_bytes, server.max_decoded_body_bytes, server.body_min_bytes_per_second)

@@ -1,0 +1,23 @@
+"""The command line: one file per command, put together here."""
+
+import typer
+
+from gateway.cli.emulate import emulate
+from gateway.cli.serve import serve
+from gateway.cli.tokens import tokens
+
+app = typer.Typer(
+    name="vlm-gateway",
+    help="Admission control in front of vLLM serving vision-language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("serve")(serve)
+app.command("emulate")(emulate)
+app.command("tokens")(tokens)
+
+
+def main() -> None:
+    app()

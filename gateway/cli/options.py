@@ -1,0 +1,44 @@
+"""Options that several commands share, and how settings mistakes are told."""
+
+import os
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from gateway.settings import Loaded, SettingsError, load
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML file with settings; see `vlm-gateway check` for all names.")
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="One setting, e.g. --set queue.requests=64. May be repeated."),
+]
+
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def fail(message: str, exit_code: int = 2) -> NoReturn:
+    """Say what is wrong and leave."""
+    errors.print(message, markup=False)
+    raise typer.Exit(exit_code)
+
+
+def read_settings(config: Path | None, assignments: list[str] | None, flags: dict[str, str | None]) -> Loaded:
+    """Settings from every source; `flags` with None were not given. Mistakes end the command with exit code 2."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    for assignment in assignments or ():
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            fail(f"--set {assignment}: write NAME=VALUE, e.g. --set queue.requests=64")
+        given[name] = value
+    try:
+        text = config.read_text(encoding="utf-8") if config else None
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"--config {config}: {error}")
+    try:
+        return load(file_text=text, file_name=str(config), environment=os.environ, flags=given)
+    except SettingsError as error:
+        fail(f"The settings have mistakes:\n{error}\n`vlm-gateway check` lists every setting and its default.")

@@ -1,0 +1,90 @@
+"""Every model that clients may name: its arithmetic, what is known of its engine, and what its traffic has taught.
+
+One table per upstream. Names come from the settings and from the upstream's own list; whatever else a client writes
+is priced like the first model and left for vLLM to refuse.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gateway.domain.cost import EngineLimits
+from gateway.domain.learning import LearnedLimit, OutputReservation, TextRatio
+from gateway.domain.vision.base import VisionFamily
+from gateway.domain.vision.registry import family_for, family_of_model_name
+from gateway.models.exact_text import ExactText
+
+ASSUMED_FAMILY = "qwen2_5_vl"
+OTHER = "other"
+
+
+@dataclass(slots=True)
+class ServedModel:
+    """One served name. `is_assumed`: the family is a guess, so its prices may queue a request but never refuse it.
+
+    `max_model_len` is the context in tokens as the upstream lists it, None until it does.
+    """
+
+    name: str
+    family: VisionFamily
+    is_assumed: bool = False
+    exact_text: ExactText | None = None
+    max_model_len: int | None = None
+    ratio: TextRatio = field(default_factory=TextRatio)
+    output: OutputReservation = field(default_factory=OutputReservation)
+
+
+@dataclass(slots=True)
+class Engine:
+    """What is known of the engine behind all names of one upstream."""
+
+    image_limit: LearnedLimit
+    encoder_tokens: LearnedLimit
+    kv_blocks: int | None = None
+    kv_block_tokens: int = 16
+    prefix_caching: bool = True
+
+
+class ModelTable:
+    """The served names of one upstream. The first configured or listed name stands for those not known."""
+
+    def __init__(self, configured: Iterable[ServedModel], engine: Engine) -> None:
+        self.engine = engine
+        self._models = {model.name: model for model in configured}
+        self._unknown = ServedModel(OTHER, family_for(ASSUMED_FAMILY, None), is_assumed=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._models)
+
+    def served(self, name: str | None) -> ServedModel:
+        """The model of that name; vLLM takes a missing or empty one as its first."""
+        if not name:
+            return next(iter(self._models.values()), self._unknown)
+        return self._models.get(name, self._unknown)
+
+    def listed(self, context_tokens: Mapping[str, int | None]) -> tuple[str, ...]:
+        """The upstream's present list of names with their `max_model_len`; returns the names seen for the first time.
+
+        A name that is new is priced by what it says of its family; one that says nothing is assumed.
+        """
+        fresh = tuple(name for name in context_tokens if name not in self._models)
+        self._models |= {name: _from_name(name) for name in fresh}
+        for name, tokens in context_tokens.items():
+            self._models[name].max_model_len = tokens
+        return fresh
+
+    def limits(self, model: ServedModel) -> EngineLimits:
+        """What the engine can hold for `model`, as far as it is known."""
+        engine = self.engine
+        return EngineLimits(
+            max_model_len=model.max_model_len,
+            kv_blocks=engine.kv_blocks,
+            kv_block_tokens=engine.kv_block_tokens,
+            encoder_budget_tokens=engine.encoder_tokens.value,
+            prefix_caching=engine.prefix_caching,
+        )
+
+
+def _from_name(name: str) -> ServedModel:
+    family = family_of_model_name(name)
+    return ServedModel(name, family_for(family or ASSUMED_FAMILY, None), is_assumed=family is None)

@@ -1,0 +1,1 @@
+"""The request's story: what happens to a request between the door and the last byte of its answer."""

@@ -1,0 +1,94 @@
+"""One request on its way, and the parts that its story is played with. Values only; the steps are in story.py."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gateway.domain.cost import RequestCost
+from gateway.domain.image import ImagePlan
+from gateway.domain.request import VisionRequest
+from gateway.domain.resize import ResizePolicy
+from gateway.domain.trim import TrimPolicy
+from gateway.imaging.limits import ImageLimits
+from gateway.imaging.workers import ImageWorkers
+from gateway.ledger.gate import Gate, Lease
+from gateway.models.served import ModelTable, ServedModel
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_log import RequestLog
+from gateway.upstream.client import UpstreamClient
+from gateway.wire.routes import Kind, Route
+from gateway.wire.sse import StreamObserver
+from gateway.wire.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What the operator wants, as the deciders of domain/ take it."""
+
+    images: ImageLimits
+    resize: ResizePolicy
+    trim: TrimPolicy
+    max_images_per_turn: int | None
+    queue_wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds."""
+
+    policies: Policies
+    models: ModelTable
+    images: ImageWorkers
+    gate: Gate
+    upstream: UpstreamClient
+    metrics: Metrics
+    log: RequestLog
+    clock: Callable[[], float]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request, filled step by step; the headers, the metrics and the log line are read off it.
+
+    Times are of `Parts.clock`, in seconds. `body` is dropped as soon as the upstream's response head is there.
+    """
+
+    request_id: str
+    method: str
+    path: str
+    query: bytes
+    headers: Sequence[tuple[bytes, bytes]]
+    arrived: float
+    client_request_id: str | None = None
+    resize_preset: str | None = None
+    is_return: bool = False
+
+    route: Route = field(default_factory=lambda: Route(Kind.UNKNOWN, ""))
+    body: bytes | bytearray = b""
+    body_bytes: int = 0
+    model: ServedModel | None = None
+    request: VisionRequest | None = None
+    plans: tuple[ImagePlan, ...] = ()
+    trimmed: tuple[int, ...] = ()
+    encoded_anew: tuple[int, ...] = ()
+    cost: RequestCost | None = None
+    lease: Lease | None = None
+    sent_at: float | None = None
+    first_event_at: float | None = None
+    transform_seconds: float = 0.0
+    observer: StreamObserver | None = None
+    tail: bytes = b""
+    upstream_status: int | None = None
+    usage: Usage | None = None
+    has_received: bool = False
+    is_answering: bool = False
+    is_abandoned: bool = False
+    is_settled: bool = False
+
+    @property
+    def model_name(self) -> str:
+        """A label: a name that the gateway knows, never the client's text."""
+        return self.model.name if self.model else "other"
+
+    @property
+    def queue_seconds(self) -> float:
+        return self.lease.queue_seconds if self.lease else 0.0

@@ -1,0 +1,54 @@
+"""What each look at the upstream changes: the served names, the capacities, the learned ceilings."""
+
+from dataclasses import dataclass, field
+
+from gateway.domain.cost import EngineLimits
+from gateway.domain.learning import SequenceCeiling
+from gateway.domain.quantities import Resource
+from gateway.ledger.gate import Gate
+from gateway.models.served import ModelTable
+from gateway.telemetry.metrics import Metrics
+from gateway.upstream.state import UpstreamState
+from gateway.wire.vllm_metrics import EngineReport
+
+
+@dataclass(slots=True)
+class EngineFollower:
+    """An observer of the poller. Capacities that the operator set are never raised by what is seen.
+
+    `kv_blocks` and `sequences` are those settings, None where the operator left them to the gateway.
+    """
+
+    models: ModelTable
+    gate: Gate
+    metrics: Metrics
+    kv_blocks: int | None = None
+    sequences: int | None = None
+    ceiling: SequenceCeiling = field(default_factory=SequenceCeiling)
+    _was_up: bool = False
+
+    def __call__(self, state: UpstreamState) -> None:
+        if state.is_up and not self._was_up:
+            # A server that comes back may have been started with other limits.
+            self.models.engine.image_limit.forget()
+            self.models.engine.encoder_tokens.forget()
+        self._was_up = state.is_up
+        self.metrics.know_models(self.models.listed({model.id: model.max_model_len for model in state.models}))
+        if state.is_up and state.report is not None:
+            self._follow(state.report)
+
+    def _follow(self, report: EngineReport) -> None:
+        engine = self.models.engine
+        if report.num_gpu_blocks:
+            # vLLM keeps one block of each engine for itself.
+            usable = report.num_gpu_blocks - max(1, report.engines)
+            engine.kv_blocks = min(usable, self.kv_blocks or usable)
+            engine.kv_block_tokens = report.block_size or engine.kv_block_tokens
+            engine.prefix_caching = report.enable_prefix_caching is not False
+        limits = EngineLimits(kv_blocks=engine.kv_blocks, kv_block_tokens=engine.kv_block_tokens)
+        self.gate.set_capacity(Resource.KV_BLOCKS, limits.admission_kv_blocks)
+        self.gate.set_capacity(Resource.ENCODER_TOKENS, engine.encoder_tokens.value)
+        if self.sequences is None:
+            depth = self.gate.statistics().admission.queue_depth
+            self.ceiling.observe(report.running or 0, report.waiting or 0, depth)
+            self.gate.set_capacity(Resource.SEQUENCES, self.ceiling.sequences)

@@ -1,0 +1,54 @@
+"""Step 8 of the story: the body that vLLM gets, made from the one that came by splicing.
+
+Without a plan and without a fault in the spelling the bytes that came go on as they are.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from gateway.domain.image import ImageInfo
+from gateway.domain.request import ImageRef, VisionRequest
+from gateway.imaging.workers import Prepared
+from gateway.wire.data_url import DataUrl
+from gateway.wire.edits import edit_image_url, locate_parts, remove_uuid, replace_part_by_text
+from gateway.wire.splice import Splice, splice
+
+
+class ImageSource(NamedTuple):
+    """An image of the request: where it stands, its URL as read, what its header says."""
+
+    ref: ImageRef
+    url: DataUrl
+    info: ImageInfo
+
+
+def rewrite(
+    body: bytes | bytearray,
+    request: VisionRequest,
+    sources: Sequence[ImageSource],
+    prepared: Mapping[int, Prepared],
+    trimmed: Collection[int],
+    marker: str,
+) -> list[bytes | bytearray | memoryview]:
+    """Segments of the new body, in order; untouched ranges are views of the old one."""
+    splices: list[Splice] = []
+    for source in sources:
+        result = prepared.get(source.ref.ordinal)
+        media_type = result.media_type if result else f"image/{source.info.format}"
+        splices += edit_image_url(source.ref, source.url, media_type, result.base64 if result else None)
+    with_uuid = [source.ref.ordinal for source in sources if source.ref.has_uuid]
+    if trimmed or with_uuid:
+        parts = locate_parts(body, request)
+        splices += [replace_part_by_text(parts[ordinal].part, marker) for ordinal in trimmed]
+        for ordinal in with_uuid:
+            splices += remove_uuid(parts[ordinal])
+    return list(splice(body, splices))
+
+
+def slim_chat(body: bytes | bytearray, request: VisionRequest, trimmed: Collection[int], marker: str) -> bytes:
+    """The body as the model's template sees it: pictures emptied, trimmed ones replaced. A few KB, fit for parsing."""
+    splices = [Splice(ref.url, b'""') for ref in request.images if ref.ordinal not in trimmed]
+    if trimmed:
+        parts = locate_parts(body, request)
+        splices += [replace_part_by_text(parts[ordinal].part, marker) for ordinal in trimmed]
+    return b"".join(splice(body, splices))

@@ -1,0 +1,158 @@
+"""Steps 10 and 11: what passes is observed, and every exchange is settled exactly once, whatever its end.
+
+Settling closes the lease, teaches the learners, counts the metrics and writes the log line, in that order.
+"""
+
+from gateway.domain.errors import GatewayError
+from gateway.domain.image import ImageAction, ImagePlan
+from gateway.domain.outcome import Ending, Outcome
+from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.record import record_of
+from gateway.upstream.client import Answer
+from gateway.wire.routes import Kind
+from gateway.wire.sse import StreamObserver
+from gateway.wire.usage import usage_of
+from gateway.wire.vllm_errors import learn_from_error
+
+# Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
+_TAIL_BYTES = 8192
+_BACK_PRESSURE = {429, 503}
+
+
+def head_arrived(exchange: Exchange, answer: Answer) -> None:
+    """The upstream has answered: the body that came is no longer needed, and a stream will be watched."""
+    exchange.body = b""
+    exchange.upstream_status = answer.status
+    if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
+        exchange.observer = StreamObserver()
+
+
+def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
+    """One piece of the answer went by. Nothing in it is parsed."""
+    observer = exchange.observer
+    if exchange.first_event_at is None:
+        exchange.first_event_at = parts.clock()
+        if observer is not None and exchange.lease is not None:
+            exchange.lease.first_event()
+    if observer is None:
+        exchange.tail = (exchange.tail + chunk)[-_TAIL_BYTES:]
+        return
+    observer.feed(chunk)
+    if exchange.lease is not None:
+        exchange.lease.grow(observer.events)
+
+
+def answered(parts: Parts, exchange: Exchange) -> None:
+    """The answer is complete, be it a success or the upstream's own refusal."""
+    status = exchange.upstream_status or 0
+    observer = exchange.observer
+    if observer is not None and observer.error is not None:
+        status = observer.error.status or 500
+    if status < 400:
+        exchange.usage = observer.usage if observer else usage_of(exchange.tail)
+        _settle(parts, exchange, Outcome.FINISHED, Ending.DONE)
+        _learn(exchange)
+        return
+    _learn_limits(parts, status, exchange.tail)
+    ending = Ending.DROPPED if status in _BACK_PRESSURE else Ending.IGNORED
+    outcome = Outcome.UPSTREAM_BROKE if status >= 500 and status not in _BACK_PRESSURE else Outcome.UPSTREAM_REFUSED
+    _settle(parts, exchange, outcome, ending)
+
+
+def refused(parts: Parts, exchange: Exchange, error: GatewayError) -> None:
+    """The gateway refused, or could not get an answer from the upstream."""
+    is_upstream = exchange.sent_at is not None
+    parts.metrics.rejected(exchange.model_name, error.reason)
+    if error.is_about_an_image:
+        parts.metrics.image_error(error.code)
+    if error.retry_after_seconds is not None:
+        parts.metrics.retry_after(error.retry_after_seconds)
+    _settle(parts, exchange, Outcome.UPSTREAM_BROKE if is_upstream else Outcome.REFUSED, Ending.IGNORED, error)
+
+
+def client_left(parts: Parts, exchange: Exchange) -> None:
+    _settle(parts, exchange, Outcome.CLIENT_LEFT, Ending.IGNORED)
+
+
+def upstream_broke(parts: Parts, exchange: Exchange) -> None:
+    """The answer had begun and did not end."""
+    _settle(parts, exchange, Outcome.UPSTREAM_BROKE, Ending.IGNORED)
+
+
+def faulted(parts: Parts, exchange: Exchange) -> None:
+    """A fault of the gateway itself."""
+    _settle(parts, exchange, Outcome.GATEWAY_FAULT, Ending.IGNORED)
+
+
+def _settle(
+    parts: Parts, exchange: Exchange, outcome: Outcome, ending: Ending, error: GatewayError | None = None
+) -> None:
+    if exchange.is_settled:
+        return
+    exchange.is_settled = True
+    exchange.body = b""
+    if exchange.lease is not None and exchange.lease.is_open:
+        exchange.lease.close(ending)
+    _count(parts, exchange, outcome)
+    if parts.log.is_on:
+        status = _status(exchange, outcome, error)
+        parts.log.write(record_of(exchange, outcome, error, status, parts.clock()))
+
+
+def _status(exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:
+    if error is not None:
+        return error.status
+    if outcome is Outcome.CLIENT_LEFT:
+        return 499
+    return 500 if outcome is Outcome.GATEWAY_FAULT else exchange.upstream_status
+
+
+def _learn(exchange: Exchange) -> None:
+    usage, cost, request, model = exchange.usage, exchange.cost, exchange.request, exchange.model
+    if usage is None or cost is None or request is None or model is None:
+        return
+    if cost.text_tokens.lower != cost.text_tokens.upper:
+        text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
+        model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
+    if request.wants_output:
+        was_cut = request.max_tokens is not None and usage.completion_tokens >= request.max_tokens * cost.answers
+        model.output.observe(usage.completion_tokens // cost.answers, was_cut=was_cut)
+
+
+def _learn_limits(parts: Parts, status: int, body: bytes) -> None:
+    learned = learn_from_error(status, body)
+    if learned is None:
+        return
+    if learned.image_limit is not None:
+        parts.models.engine.image_limit.learn(learned.image_limit)
+    if learned.encoder_cache_size is not None:
+        parts.models.engine.encoder_tokens.learn(learned.encoder_cache_size)
+
+
+def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
+    metrics = parts.metrics
+    metrics.request_ended(exchange.model_name, _endpoint(exchange), outcome)
+    if exchange.sent_at is not None:
+        metrics.queue_wait(exchange.queue_seconds)
+        metrics.overhead(exchange.sent_at - exchange.arrived - exchange.queue_seconds)
+        for plan in exchange.plans:
+            saved = plan.tokens_before - plan.tokens
+            metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)
+        for _ in exchange.trimmed:
+            metrics.image(None, ImageAction.TRIMMED, None, None)
+    if exchange.observer is not None and exchange.first_event_at is not None:
+        metrics.first_token(exchange.first_event_at - exchange.arrived)
+    if exchange.transform_seconds:
+        metrics.transform(exchange.transform_seconds)
+    if exchange.usage is not None and exchange.cost is not None:
+        metrics.estimate_error(exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens)
+
+
+def _endpoint(exchange: Exchange) -> str:
+    return "/v1/models" if exchange.route.kind is Kind.MODELS else exchange.route.path
+
+
+def _action(exchange: Exchange, plan: ImagePlan) -> ImageAction:
+    if plan.is_resized:
+        return ImageAction.RESIZED
+    return ImageAction.NORMALISED if plan.ordinal in exchange.encoded_anew else ImageAction.KEPT

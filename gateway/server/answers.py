@@ -1,0 +1,121 @@
+"""Step 10 of the story: answers go out as they come; refusals go out whole.
+
+Whoever streams the answer owns the exchange: `relay` sees its first event and says how it ended.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from gateway.domain.errors import GatewayError
+from gateway.pipeline import settle
+from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.story import as_gateway_error
+from gateway.server.door import Arrival
+from gateway.server.receive import Receive
+from gateway.upstream.client import Answer
+from gateway.upstream.errors import UpstreamError
+from gateway.wire.declare import success_headers
+from gateway.wire.errors import error_body, error_headers, error_status
+from gateway.wire.routes import Kind
+from gateway.wire.sse import error_event
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+# What a refused client still sends is read up to here, so that it sees the answer instead of a reset.
+_MOST_DRAINED_BYTES = 64 << 20
+_KERNEL_BUFFER_BYTES = 64 << 10
+
+
+async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) -> None:
+    """Pass the upstream's answer on, piece by piece, and settle the exchange at its end.
+
+    A break after the first byte becomes an error event inside a stream; any other answer is cut off, because a
+    client must not take half an answer for a whole one.
+    """
+    headers = [*answer.headers, *_declared(exchange)]
+    exchange.is_answering = True
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    try:
+        while chunk := await answer.read():
+            settle.chunk_passed(parts, exchange, chunk)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    except UpstreamError as error:
+        settle.upstream_broke(parts, exchange)
+        if exchange.observer is None:
+            raise
+        await send({"type": "http.response.body", "body": error_event(as_gateway_error(error))})
+        return
+    settle.answered(parts, exchange)
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:
+    """The headers of a success; an error of the upstream gets the id only."""
+    ids = [(b"x-request-id", echoed_id(exchange))]
+    if exchange.cost is None or exchange.upstream_status is None or exchange.upstream_status >= 400:
+        return ids
+    return ids + success_headers(
+        prompt_tokens=exchange.cost.prompt_tokens.expected,
+        visual_tokens=exchange.cost.visual_tokens,
+        queue_seconds=exchange.queue_seconds,
+        plans=exchange.plans,
+        trimmed=exchange.trimmed,
+        encoded_anew=exchange.encoded_anew,
+    )
+
+
+async def send_json(body: bytes, exchange: Exchange, send: Send) -> None:
+    """A small answer of the gateway's own."""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", echoed_id(exchange)),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_refusal(
+    error: GatewayError,
+    exchange: Exchange,
+    arrival: Arrival,
+    receive: Receive,
+    send: Send,
+    overload_status: int | None = None,
+) -> None:
+    """One small answer. A large upload is read to its end first: closing early makes HTTP clients lose the answer."""
+    if not exchange.has_received and not arrival.expects_continue:
+        await _drain(arrival.content_length, receive)
+    await send(
+        {
+            "type": "http.response.start",
+            "status": error_status(error, overload_status),
+            "headers": [*error_headers(error, random.random()), *_about(exchange)],  # noqa: S311 - guards nothing
+        }
+    )
+    await send({"type": "http.response.body", "body": error_body(error)})
+
+
+def _about(exchange: Exchange) -> list[tuple[bytes, bytes]]:
+    headers = [(b"x-request-id", echoed_id(exchange))]
+    if exchange.route.kind is Kind.WRONG_METHOD:
+        headers.append((b"allow", ", ".join(exchange.route.methods).encode()))
+    return headers
+
+
+async def _drain(content_length: int | None, receive: Receive) -> None:
+    """Read and drop what is still on its way, within bounds. What fits the kernel's buffer needs no reading."""
+    if content_length is not None and not _KERNEL_BUFFER_BYTES < content_length <= _MOST_DRAINED_BYTES:
+        return
+    left_bytes = _MOST_DRAINED_BYTES
+    while left_bytes > 0:
+        message = await receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return
+        left_bytes -= len(message.get("body", b""))
+
+
+def echoed_id(exchange: Exchange) -> bytes:
+    """The client's own id where it sent a safe one, else ours."""
+    return (exchange.client_request_id or exchange.request_id).encode()

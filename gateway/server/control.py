@@ -1,0 +1,71 @@
+"""The routes that make no engine work: health, metrics, version, models. FastAPI lives here and only here."""
+
+from typing import Protocol
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from gateway import __version__
+from gateway.domain.errors import Code, GatewayError
+from gateway.server.refusals import error_response
+
+
+class Control(Protocol):
+    """What these routes need to know; app.py provides it."""
+
+    def is_started(self) -> bool: ...
+
+    def why_not_ready(self) -> str | None:
+        """None when requests can be served; else the reason in a sentence."""
+        ...
+
+    def metrics_page(self, accept: str) -> tuple[bytes, str]: ...
+
+
+def create_control_app(control: Control) -> FastAPI:
+    """Everything that is not proxied, errors in OpenAI's shape included."""
+    app = FastAPI(title="vlm-gateway", version=__version__, redoc_url=None)
+
+    @app.get("/livez")
+    async def livez() -> dict[str, str]:
+        return {"status": "alive"}
+
+    @app.get("/startupz")
+    async def startupz(response: Response) -> dict[str, str]:
+        return _verdict(response, None if control.is_started() else "the gateway is still starting")
+
+    @app.get("/readyz")
+    async def readyz(response: Response) -> dict[str, str]:
+        return _verdict(response, control.why_not_ready())
+
+    app.add_api_route("/health", readyz, include_in_schema=False)
+
+    @app.get("/version")
+    async def version() -> dict[str, str]:
+        return {"version": __version__}
+
+    @app.get("/metrics", response_class=Response)
+    async def metrics(request: Request) -> Response:
+        page, content_type = control.metrics_page(request.headers.get("accept", ""))
+        return Response(page, headers={"content-type": content_type})
+
+    app.add_exception_handler(HTTPException, _as_openai_error)
+    return app
+
+
+def _verdict(response: Response, why_not: str | None) -> dict[str, str]:
+    if why_not is None:
+        return {"status": "ok"}
+    response.status_code = 503
+    return {"status": "unavailable", "reason": why_not}
+
+
+async def _as_openai_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        refusal = GatewayError(
+            Code.METHOD_NOT_ALLOWED, f"{request.method} is not allowed for {request.url.path}.", param="method"
+        )
+    else:
+        refusal = GatewayError(Code.NOT_FOUND, f"There is no {request.url.path} here. See /docs for what there is.")
+    return error_response(refusal)

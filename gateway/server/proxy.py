@@ -1,0 +1,156 @@
+"""The bare ASGI callable of the proxied routes: door, receive, the pipeline, and the answer that owns the lease.
+
+Middleware would cost more than all decisions together (measured), so there is none.
+"""
+
+import asyncio
+import logging
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.outcome import Reason
+from gateway.ledger.byte_budget import ByteBudget, Seats
+from gateway.pipeline import settle
+from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.story import serve
+from gateway.server.answers import Send, relay, send_refusal
+from gateway.server.body_hold import BodyHold
+from gateway.server.door import Arrival, new_request_id, read_headers, refuse_length, refuse_media_type
+from gateway.server.models_route import answer_models
+from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
+from gateway.wire.routes import Kind, classify
+
+Scope = MutableMapping[str, Any]
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What guards the way in."""
+
+    seats: Seats
+    body_budget: ByteBudget
+    body_limits: BodyLimits
+    wait_seconds: float
+    overload_status: int | None = None
+
+
+class Proxy:
+    """One instance serves every proxied request of the process."""
+
+    def __init__(self, parts: Parts, door: Door) -> None:
+        self._parts = parts
+        self._door = door
+        self.is_draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        arrival = read_headers(scope["headers"])
+        exchange = Exchange(
+            request_id=new_request_id(),
+            client_request_id=arrival.client_request_id,
+            path=scope["path"],
+            query=scope["query_string"],
+            method=scope["method"],
+            headers=scope["headers"],
+            arrived=self._parts.clock(),
+            resize_preset=arrival.resize_preset,
+            is_return=arrival.is_return,
+        )
+        try:
+            await self._attend(exchange, arrival, receive, send)
+        except GatewayError as error:
+            settle.refused(self._parts, exchange, error)
+            await send_refusal(error, exchange, arrival, receive, send, self._door.overload_status)
+        except ClientLeftError:
+            settle.client_left(self._parts, exchange)
+        except asyncio.CancelledError:
+            settle.client_left(self._parts, exchange)
+            if not exchange.is_abandoned:
+                raise
+            # The watcher cancelled this task on behalf of the client: the cancellation has done its work.
+            _current_task().uncancel()
+        except Exception:
+            logger.exception("request %s met a fault of the gateway", exchange.request_id)
+            settle.faulted(self._parts, exchange)
+            if exchange.is_answering:
+                raise
+            await send_refusal(_fault(exchange), exchange, arrival, receive, send, None)
+
+    async def _attend(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
+        route = exchange.route = classify(exchange.method, exchange.path)
+        if route.refusal is not None:
+            raise route.refusal
+        if route.kind is Kind.MODELS:
+            await answer_models(self._parts, exchange, send)
+            return
+        self._refuse_at_the_door(exchange, arrival)
+        self._door.seats.take()
+        try:
+            await self._serve_seated(exchange, arrival, receive, send)
+        finally:
+            self._door.seats.give_back()
+
+    def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
+        if self.is_draining:
+            raise GatewayError(
+                Code.SERVER_IS_OVERLOADED,
+                "This gateway is shutting down; send the request again, another one will take it.",
+                reason=Reason.DRAINING,
+                retry_after_seconds=1.0,
+            )
+        refuse_media_type(arrival)
+        refuse_length(arrival, self._door.body_limits.max_bytes)
+        self._parts.gate.refuse_if_full(arrival.content_length or 0, is_return=exchange.is_return)
+
+    async def _serve_seated(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
+        answer = None
+        body_hold = BodyHold(self._door.body_budget, arrival, self._door.body_limits)
+        try:
+            await body_hold.take(self._door.wait_seconds)
+            exchange.body = await self._receive(exchange, arrival, receive)
+            exchange.body_bytes = len(exchange.body)
+            watch = asyncio.create_task(_watch(exchange, receive, _current_task()))
+            try:
+                answer = await serve(self._parts, exchange)
+                settle.head_arrived(exchange, answer)
+                body_hold.release()
+                await relay(self._parts, exchange, answer, send)
+            finally:
+                watch.cancel()
+        finally:
+            if answer is not None:
+                answer.finish()
+            if exchange.lease is not None:
+                exchange.lease.abandon()
+            body_hold.release()
+
+    async def _receive(self, exchange: Exchange, arrival: Arrival, receive: Receive) -> bytes | bytearray:
+        limits = self._door.body_limits
+        body = await receive_body(receive, arrival.content_length, limits)
+        exchange.has_received = True
+        return decode_body(body, arrival.content_encoding, limits.max_decoded_bytes)
+
+
+async def _watch(exchange: Exchange, receive: Receive, task: "asyncio.Task[Any]") -> None:
+    """Cancel the request's task when its client goes: a place in the queue or at the engine must not outlive it."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not exchange.is_settled:
+        exchange.is_abandoned = True
+        task.cancel()
+
+
+def _current_task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    return task
+
+
+def _fault(exchange: Exchange) -> GatewayError:
+    return GatewayError(
+        Code.INTERNAL_ERROR,
+        f"The gateway met a fault of its own and did not send the request on. Report request id {exchange.request_id}.",
+        reason=Reason.BAD_REQUEST,
+    )

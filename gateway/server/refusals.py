@@ -1,0 +1,14 @@
+"""Errors of the control routes, in the shape that all routes share."""
+
+import random
+
+from fastapi import Response
+
+from gateway.domain.errors import GatewayError
+from gateway.wire.errors import error_body, error_headers
+
+
+def error_response(error: GatewayError) -> Response:
+    response = Response(error_body(error), status_code=error.status)
+    response.raw_headers = error_headers(error, random.random())  # noqa: S311 - spreads clients, guards nothing
+    return response
