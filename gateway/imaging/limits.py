@@ -14,7 +14,7 @@ DECODE_BYTES_PER_PIXEL = {
     ImageFormat.JPEG: 4.5,
     ImageFormat.PNG: 4.5,
     ImageFormat.WEBP: 17.5,
-    ImageFormat.GIF: 9.5,
+    ImageFormat.GIF: 4.5,
     ImageFormat.BMP: 4.5,
     ImageFormat.TIFF: 8.5,
     ImageFormat.AVIF: 10.5,

@@ -45,6 +45,7 @@ Image.MAX_IMAGE_PIXELS = None  # ImageLimits decides, from the header, before a 
 ImageFile.LOAD_TRUNCATED_IMAGES = False  # half a picture is the client's error, not a grey rectangle
 PngImagePlugin.MAX_TEXT_CHUNK = 1 << 20  # inflated bytes of one text chunk or colour profile
 PngImagePlugin.MAX_TEXT_MEMORY = 8 << 20  # inflated bytes of all text chunks
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the workers are as many as the cores already
 # What Pillow warns of (corrupt EXIF, odd palettes) it also tolerates; vLLM shows such pictures, so they pass here too.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 

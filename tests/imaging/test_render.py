@@ -218,7 +218,7 @@ def test_what_was_rendered_needs_nothing_more(mode, file_format, target):
 
 def test_a_damaged_picture_is_refused():
     file = encoded(picture(90, 70))
-    with pytest.raises(GatewayError, match="^The png cannot be decoded"):
+    with pytest.raises(GatewayError, match=r"^The png cannot be decoded"):
         render(file[:-400], info_of(file), Size(28, 28))
 
 
