@@ -23,6 +23,11 @@ class _Writer:
         for labels, value in values:
             self._sample(name, {**self.common, **labels}, value)
 
+    def info(self, name: str, text: str, labels: Labels) -> None:
+        """A gauge of 1 whose labels are the message; it has not the common ones."""
+        self._head(name, "gauge", text)
+        self._sample(name, labels, 1)
+
     def counter(self, name: str, text: str, values: Iterable[tuple[Labels, float]], *, bare: bool = False) -> None:
         """`bare`: the series has not the common labels."""
         common = {} if bare else self.common
@@ -69,7 +74,7 @@ def render(state: ServerState) -> bytes:
     writer.counter("vllm:admission_rejections", text, rejections, bare=True)
     for name, (_, text) in HISTOGRAMS.items():
         writer.histogram(f"vllm:{name}", text, state.engine.totals.histograms[name])
-    writer.gauge("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", [(_cache(state.config), 1)])
+    writer.info("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", _cache(state.config))
     requests = [
         ({"handler": handler, "method": method, "status": status}, count)
         for (handler, method, status), count in state.http_requests.items()
@@ -136,6 +141,7 @@ def _cache(config: EmulatorConfig) -> Labels:
         "effective_attention_block_size": str(config.block_size),
         "enable_mamba_shared_prefix_checkpoint": "False",
         "enable_prefix_caching": str(config.enable_prefix_caching),
+        "engine": "0",
         "gpu_memory_utilization": "0.92",
         "hash_block_size": "None",
         "is_attention_free": "False",
