@@ -1,7 +1,8 @@
 """Server-sent events of vLLM: watched as they pass, never parsed one by one.
 
 vLLM writes `data: {json}` and a blank line per event, then `data: [DONE]`. JSON escapes line breaks, so `data:` at
-the start of a line is always a new event. Only the last two events are kept: usage and errors stand in one of them.
+the start of a line is always a new event. Usage and errors stand in one of the last two events, `[DONE]` counted:
+only those are parsed, and only when asked for.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from gateway.wire.usage import Usage, WireUsage
 
 _EVENT = b"\ndata:"
 _BORDER_BYTES = len(_EVENT) - 1
-_DONE = b"[DONE]"
+_DONE = b"\ndata: [DONE]"
+_DONE_BYTES = len(_DONE) + len(b"\n\n")
+# Old events are forgotten now and then, not with every chunk: a search per event would cost more than the event.
+_TAIL_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,8 @@ class StreamObserver:
         self._starts += chunk.count(_EVENT) + (self._border + chunk[:_BORDER_BYTES]).count(_EVENT)
         self._border = (self._border + chunk[-_BORDER_BYTES:])[-_BORDER_BYTES:]
         self._tail += chunk
-        last = self._tail.rfind(_EVENT)
-        before = self._tail.rfind(_EVENT, 0, max(last, 0))
-        if before > 0:
-            del self._tail[:before]
+        if len(self._tail) > _TAIL_BYTES:
+            self._forget_old_events()
 
     @property
     def events(self) -> int:
@@ -65,7 +67,7 @@ class StreamObserver:
 
     @property
     def is_done(self) -> bool:
-        return self._last_events()[-1:] == [_DONE]
+        return self._tail[-_DONE_BYTES:].rstrip().endswith(_DONE)
 
     @property
     def has_begun(self) -> bool:
@@ -89,13 +91,16 @@ class StreamObserver:
                 return StreamError(event.error.message, code if isinstance(code, int) else None)
         return None
 
-    def _last_events(self) -> list[bytes]:
-        return [bytes(event).strip() for event in self._tail.split(_EVENT)[1:]]
+    def _forget_old_events(self) -> None:
+        """Keep the last two events, however long they are."""
+        last = self._tail.rfind(_EVENT)
+        before = self._tail.rfind(_EVENT, 0, max(last, 0))
+        del self._tail[: max(before, 0)]
 
     def _parsed(self) -> list[_Event]:
-        """The last events that are whole JSON, newest first."""
+        """The last two events, newest first, as far as they are whole JSON."""
         parsed = []
-        for event in reversed(self._last_events()):
+        for event in reversed(self._tail.split(_EVENT)[1:][-2:]):
             try:
                 parsed.append(_decoder.decode(event))
             except msgspec.DecodeError:

@@ -1,10 +1,12 @@
 import json
+import tracemalloc
 
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import ImageRef, MessageOutline, Span
 from gateway.wire.chat import parse_chat
+from gateway.wire.data_url import read_data_url
 
 URL = "data:image/png;base64,AAAA"
 IMAGE = {"type": "image_url", "image_url": {"url": URL}}
@@ -213,3 +215,21 @@ def test_only_data_urls_pass(url, hint, is_bare):
 def test_blanks_and_escapes_before_the_scheme_do_not_hide_a_data_url():
     body = b'{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"\\t d\\u0061ta:,"}}]}]}'
     assert len(parse_chat(body).images) == 1
+
+
+def test_no_picture_is_copied():
+    picture_bytes = 4_000_000
+    body = bytearray(
+        encode(user({"type": "text", "text": "a"}, {**IMAGE, "image_url": {"url": URL + "A" * picture_bytes}}))
+    )
+    parse_chat(body)
+
+    tracemalloc.start()
+    request = parse_chat(body)
+    data_url = read_data_url(body, request.images[0])
+    size, first = data_url.file.file_bytes, data_url.file.prefix(768)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert (size, first) == (3 + picture_bytes * 3 // 4, b"\0" * 768)
+    assert peak_bytes < 50_000

@@ -105,10 +105,19 @@ def test_text_that_looks_like_an_event_is_text():
     assert (observer.events, observer.is_done, observer.error) == (1, False, None)
 
 
-def test_only_the_last_two_events_are_kept():
-    observer = observe(*[b'data: {"choices":[]}\n\n'] * 1000)
-    assert observer.events == 1000
-    assert len(observer._tail) < 60
+def test_memory_stays_small_however_long_the_stream():
+    observer = observe(*[b'data: {"choices":[]}\n\n'] * 5000, STREAMS["include_usage"])
+    assert (observer.events, observer.is_done, observer.usage) == (5006, True, Usage(109, 4))
+    assert len(observer._tail) < 16_384
+
+
+def test_one_long_event_is_kept_whole():
+    text = b"x" * 50_000
+    event = (
+        b'data: {"choices":[{"delta":{"content":"%s"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}\n\n' % text
+    )
+    observer = observe(*(event[start : start + 1000] for start in range(0, len(event), 1000)), b"data: [DONE]\n\n")
+    assert (observer.events, observer.is_done, observer.usage) == (1, True, Usage(1, 2))
 
 
 def test_an_error_event_ends_the_stream():
