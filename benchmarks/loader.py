@@ -150,7 +150,9 @@ class Client(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
         self._transport.set_write_buffer_limits(high=0)
         self._parser = httptools.HttpResponseParser(self)
-        if self._is_busy:
+        if self._run.is_over:
+            self.close()
+        elif self._is_busy:
             self._send()
 
     def pause_writing(self) -> None:
@@ -262,14 +264,20 @@ class Run:
         ended_ns, cpu_after, own_after = time.monotonic_ns(), self._cpu_ns(), time.process_time()
         tally, self.is_over = self.tally, True
         load.cancel()
-        for client in self._clients:
-            client.close()
+        await self._hang_up()
         return {
             "seconds": (ended_ns - began_ns) / 1e9,
             "cpu_seconds": (cpu_after - cpu_before) / 1e9,
             "loader_cpu_seconds": own_after - own_before,
             **figures(tally),
         }
+
+    async def _hang_up(self) -> None:
+        for client in self._clients:
+            client.close()
+        if self._dialling:
+            await asyncio.wait(self._dialling)
+        await asyncio.sleep(0)  # the loop tells the clients that their connections are gone
 
     def _cpu_ns(self) -> int:
         return cpu_ns(self.plan.pid) if self.plan.pid is not None else 0
@@ -304,6 +312,7 @@ class Run:
         if not self.plan.total:
             await asyncio.sleep(self.plan.seconds)
             longest = (PATIENCE - 1) * self.plan.seconds
+            self.count()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(longest):
                 await self._has_enough.wait()

@@ -16,7 +16,7 @@ import json
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import cast
 
@@ -172,12 +172,26 @@ class Answering:
     timer: asyncio.TimerHandle | None = None
 
 
-@dataclass(slots=True)
-class Server:
-    """What all connections share."""
+class Stub:
+    """The server: what its connections share, and its end."""
 
-    loop: asyncio.AbstractEventLoop
-    books: Books = field(default_factory=Books)
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.books = Books()
+        self.connections: set[Connection] = set()
+
+    async def listen(self, port: int = 0) -> int:
+        """Listen on 127.0.0.1 and return the port; 0 takes a free one."""
+        self._listening = await self.loop.create_server(lambda: Connection(self), "127.0.0.1", port, backlog=4096)
+        taken: int = self._listening.sockets[0].getsockname()[1]
+        return taken
+
+    async def close(self) -> None:
+        """Stop listening and drop every connection."""
+        self._listening.close()
+        for connection in self.connections:
+            connection.abort()
+        await self._listening.wait_closed()
 
 
 class Connection(asyncio.Protocol):
@@ -185,7 +199,7 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Stub) -> None:
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
@@ -195,9 +209,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
+        self._server.connections.add(self)
+
+    def abort(self) -> None:
+        self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
+        self._server.connections.discard(self)
         if self._answering is not None:
             self._server.books.aborted += 1
             if self._answering.timer is not None:
@@ -290,16 +309,9 @@ class Connection(asyncio.Protocol):
         self._transport.write(chunk(closing_events(answering.knobs, answering.body_bytes)) + b"0\r\n\r\n")
 
 
-async def start(port: int = 0) -> tuple[asyncio.Server, Books]:
-    """Listen on 127.0.0.1; `port` 0 takes a free one. Returns the server and its books."""
-    shared = Server(asyncio.get_running_loop())
-    server = await shared.loop.create_server(lambda: Connection(shared), "127.0.0.1", port, backlog=4096)
-    return server, shared.books
-
-
 async def _serve(port: int) -> None:
-    server, _ = await start(port)
-    await server.serve_forever()
+    await Stub().listen(port)
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
