@@ -62,10 +62,17 @@ class Driver:
     Steps keep their rhythm: each begins when the one before should have ended, so late timers do not add up.
     """
 
-    def __init__(self, engine: Engine, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        cost: StepCost,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._engine = engine
         self._cost = cost
         self._clock = clock
+        self._sleep = sleep
         self._deliveries: dict[Sequence, Delivery] = {}
         self._changed = asyncio.Event()
         self._thawed = asyncio.Event()
@@ -118,17 +125,13 @@ class Driver:
                 due_at = self._clock()
                 continue
             due_at += step.seconds(self._cost)
-            await self._until(due_at)
+            await self._sleep(max(0.0, due_at - self._clock()))
             await self._thawed.wait()
             self._deliver(self._engine.finish(step, self._clock()))
 
     def _next_change(self) -> Awaitable[bool]:
         self._changed.clear()
         return self._changed.wait()
-
-    async def _until(self, due_at: float) -> None:
-        """Sleep, or at least let the requests move once."""
-        await asyncio.sleep(max(0.0, due_at - self._clock()))
 
     def _deliver(self, emissions: list[Emission]) -> None:
         for emission in emissions:

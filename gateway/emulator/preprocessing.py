@@ -4,7 +4,7 @@ A request in here is in none of the engine's gauges. That is what vLLM does, and
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from gateway.emulator.content import ImageRef
@@ -15,8 +15,9 @@ from gateway.emulator.pictures import Picture, PictureCache, load
 class Preprocessor:
     """Turns references into pictures, at `pixels_per_second` and strictly one request after the other."""
 
-    def __init__(self, pixels_per_second: float) -> None:
+    def __init__(self, pixels_per_second: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._pixels_per_second = pixels_per_second
+        self._sleep = sleep
         self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decode")
         self._thread_is_free = asyncio.Lock()
         self._jobs: set[asyncio.Task[None]] = set()
@@ -70,6 +71,6 @@ class Preprocessor:
 
     async def _work(self, seconds: float) -> None:
         try:
-            await asyncio.sleep(seconds)
+            await self._sleep(seconds)
         finally:
             self._thread_is_free.release()
