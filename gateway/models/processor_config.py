@@ -1,0 +1,137 @@
+"""A checkpoint's folder as far as prices depend on it: architecture, image processor, and the size of its KV cache.
+
+Reading files and making sense of what they hold are apart: `parse_model` takes what JSON gave. Nothing is loaded that
+has weights or code in it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.domain.vision.base import VisionFamily
+from gateway.domain.vision.registry import family_for, family_of_architecture
+
+_KV_BYTES = 2
+"""Bytes of one number of the KV cache: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
+
+
+class ModelFilesError(ValueError):
+    """A model folder that cannot be read; the text names the file and the key."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(f"{file}: {problem}")
+        self.file = file
+
+
+@dataclass(frozen=True, slots=True)
+class TextConfig:
+    """The language model, as far as its KV cache depends on it. `layer_types` is empty where all layers are alike."""
+
+    max_position_embeddings: int
+    vocab_size: int
+    hidden_size: int
+    layers: int
+    kv_heads: int
+    head_size: int
+    layer_types: tuple[str, ...] = ()
+
+    @property
+    def kv_bytes_per_token(self) -> int | None:
+        """Keys and values of all layers, unsharded, with a 16-bit cache (vLLM `AttentionSpec.page_size_bytes`).
+
+        None for models that mix in layers of another kind: those have more than one KV group.
+        """
+        if any(kind != "full_attention" for kind in self.layer_types):
+            return None
+        return 2 * self.layers * self.kv_heads * self.head_size * _KV_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship."""
+
+    architectures: tuple[str, ...]
+    text: TextConfig
+    image_processor: Mapping[str, Any] | None
+
+    @property
+    def family_name(self) -> str | None:
+        """Name in the registry, None where no family here serves the architecture."""
+        names = (family_of_architecture(architecture) for architecture in self.architectures)
+        return next((name for name in names if name is not None), None)
+
+    def vision_family(self) -> VisionFamily | None:
+        """Prices of its images, None for an architecture not known here. Raises ProcessorConfigError."""
+        return None if self.family_name is None else family_for(self.family_name, self.image_processor)
+
+
+def read_model_folder(path: Path) -> ModelFiles:
+    """The model in a folder laid out as on the hub. Raises ModelFilesError."""
+    return parse_model(
+        read_json(path / "config.json"),
+        _read_optional(path / "preprocessor_config.json"),
+        _read_optional(path / "processor_config.json"),
+    )
+
+
+def parse_model(
+    config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None, processor: Mapping[str, Any] | None
+) -> ModelFiles:
+    """From the contents of config.json, preprocessor_config.json and processor_config.json (None: no such file).
+
+    An `image_processor` nested in processor_config.json wins over preprocessor_config.json (transformers 5.19
+    `get_image_processor_dict`). Raises ModelFilesError.
+    """
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or not architectures:
+        raise ModelFilesError("config.json", f"architectures must list at least one name, not {architectures!r}")
+    nested = (processor or {}).get("image_processor", preprocessor)
+    if nested is not None and not isinstance(nested, Mapping):
+        raise ModelFilesError("processor_config.json", f"image_processor must be an object, not {nested!r}")
+    return ModelFiles(tuple(architectures), _parse_text(config), nested)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises ModelFilesError."""
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as unreadable:
+        raise ModelFilesError(path.name, f"cannot be read: {unreadable}") from unreadable
+    except ValueError as broken:
+        raise ModelFilesError(path.name, f"is not JSON: {broken}") from broken
+    if not isinstance(content, dict):
+        raise ModelFilesError(path.name, f"holds {type(content).__name__} where an object is needed")
+    return content
+
+
+def _read_optional(path: Path) -> dict[str, Any] | None:
+    return read_json(path) if path.exists() else None
+
+
+def _parse_text(config: Mapping[str, Any]) -> TextConfig:
+    """Newer files nest the language model in `text_config`, older ones have it at the top."""
+    text = config.get("text_config", config)
+    if not isinstance(text, Mapping):
+        raise ModelFilesError("config.json", f"text_config must be an object, not {text!r}")
+    heads = _whole(text, "num_attention_heads")
+    hidden_size = _whole(text, "hidden_size")
+    return TextConfig(
+        max_position_embeddings=_whole(text, "max_position_embeddings"),
+        vocab_size=_whole(text, "vocab_size"),
+        hidden_size=hidden_size,
+        layers=_whole(text, "num_hidden_layers"),
+        kv_heads=_whole(text, "num_key_value_heads", default=heads),
+        head_size=_whole(text, "head_dim", default=hidden_size // heads),
+        layer_types=tuple(text.get("layer_types") or ()),
+    )
+
+
+def _whole(text: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = text.get(key)
+    if value is None:
+        value = default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ModelFilesError("config.json", f"{key} must be a whole number above 0, not {value!r}")
+    return value
