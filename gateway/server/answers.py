@@ -3,11 +3,13 @@
 Whoever streams the answer owns the exchange: `relay` sees its first event and says how it ended.
 """
 
+import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from gateway.domain.errors import GatewayError
+from gateway.domain.errors import Code, GatewayError
 from gateway.pipeline import settle
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.story import as_gateway_error
@@ -25,6 +27,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 # What a refused client still sends is read up to here, so that it sees the answer instead of a reset.
 _MOST_DRAINED_BYTES = 64 << 20
 _KERNEL_BUFFER_BYTES = 64 << 10
+_DRAIN_SECONDS = 10.0
 
 
 async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) -> None:
@@ -85,16 +88,34 @@ async def send_refusal(
     overload_status: int | None = None,
 ) -> None:
     """One small answer. A large upload is read to its end first: closing early makes HTTP clients lose the answer."""
-    if not exchange.has_received and not arrival.expects_continue:
-        await _drain(arrival.content_length, receive)
-    await send(
-        {
-            "type": "http.response.start",
-            "status": error_status(error, overload_status),
-            "headers": [*error_headers(error, random.random()), *_about(exchange)],  # noqa: S311 - guards nothing
-        }
-    )
+    is_read = exchange.has_received or await _drained(error, arrival, receive)
+    headers = [*error_headers(error, random.random()), *_about(exchange)]  # noqa: S311 - spreads clients only
+    if not is_read:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": error_status(error, overload_status), "headers": headers})
     await send({"type": "http.response.body", "body": error_body(error)})
+
+
+async def _drained(error: GatewayError, arrival: Arrival, receive: Receive) -> bool:
+    """Read and drop what is still on its way; False where the connection must be closed with the body unread.
+
+    What fits the kernel's buffer needs no reading: the server drops it by itself.
+    """
+    length = arrival.content_length
+    if length is not None and length <= _KERNEL_BUFFER_BYTES and error.code is not Code.REQUEST_TIMEOUT:
+        return True
+    is_hopeless = length is not None and length > _MOST_DRAINED_BYTES
+    if is_hopeless or arrival.expects_continue or error.code is Code.REQUEST_TIMEOUT:
+        return False
+    left_bytes = _MOST_DRAINED_BYTES
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while left_bytes > 0:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return True
+                left_bytes -= len(message.get("body", b""))
+    return False
 
 
 def _about(exchange: Exchange) -> list[tuple[bytes, bytes]]:
@@ -102,18 +123,6 @@ def _about(exchange: Exchange) -> list[tuple[bytes, bytes]]:
     if exchange.route.kind is Kind.WRONG_METHOD:
         headers.append((b"allow", ", ".join(exchange.route.methods).encode()))
     return headers
-
-
-async def _drain(content_length: int | None, receive: Receive) -> None:
-    """Read and drop what is still on its way, within bounds. What fits the kernel's buffer needs no reading."""
-    if content_length is not None and not _KERNEL_BUFFER_BYTES < content_length <= _MOST_DRAINED_BYTES:
-        return
-    left_bytes = _MOST_DRAINED_BYTES
-    while left_bytes > 0:
-        message = await receive()
-        if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return
-        left_bytes -= len(message.get("body", b""))
 
 
 def echoed_id(exchange: Exchange) -> bytes:
