@@ -37,8 +37,7 @@ def create_app(config: EmulatorConfig) -> Emulator:
 def serve(config: EmulatorConfig, host: str, port: int, *, on_listening: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM, at which every stream in flight ends with the engine's error, as in vLLM."""
     listener = _listen(host, port)
-    on_listening(_url_of(listener))
-    _Server(Emulator(config)).run(sockets=[listener])
+    _Server(Emulator(config), lambda: on_listening(_url_of(listener))).run(sockets=[listener])
 
 
 class RunningEmulator:
@@ -63,12 +62,14 @@ class RunningEmulator:
 def running_emulator(config: EmulatorConfig | None = None) -> Iterator[RunningEmulator]:
     """A server on a free port of 127.0.0.1; the block runs when it answers, and it is gone afterwards."""
     app = Emulator(config or EmulatorConfig.fast())
-    server = _Server(app)
+    has_started = threading.Event()
+    server = _Server(app, has_started.set)
     listener = _listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="emulator", daemon=True)
     thread.start()
     try:
-        server.wait_until_started(_START_AND_STOP_SECONDS)
+        if not has_started.wait(_START_AND_STOP_SECONDS):
+            raise TimeoutError("the emulator did not start")
         yield RunningEmulator(app, server, _url_of(listener))
     finally:
         server.request_stop()
@@ -87,26 +88,22 @@ class _Protocol(HttpToolsProtocol):
 class _Server(uvicorn.Server):
     """Uvicorn with an emulator inside; can be stopped from another thread at once."""
 
-    def __init__(self, app: Emulator) -> None:
+    def __init__(self, app: Emulator, on_started: Callable[[], None]) -> None:
         super().__init__(uvicorn.Config(app, http=_Protocol, loop="uvloop", ws="none", log_level="error"))
         self._app = app
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._has_started = threading.Event()
+        self._on_started = on_started
         app.on_death = self._exit_soon
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
-        self._has_started.set()
+        self._on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal: vLLM's default shutdown timeout is 0, so what is in flight ends with an error event."""
         self._app.state.driver.die()
         super().handle_exit(sig, frame)
-
-    def wait_until_started(self, timeout_seconds: float) -> None:
-        if not self._has_started.wait(timeout_seconds):
-            raise TimeoutError("the emulator did not start")
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Run a function on the server's loop and return what it returns."""
