@@ -9,7 +9,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from benchmarks.scenarios import MIB, Figures, Scenario, derive, ratio
 
 START_SECONDS = 90.0
 SLACK_SECONDS = 30.0  # for a load generator to start and to print
-OCCUPY_SECONDS = 1.0
 SIDE_CONNECTIONS = 2
 
 _Row = TypeVar("_Row")
@@ -115,17 +113,8 @@ class Bench:
         )
         if not child.wait_ready(port, peer.ready_path, START_SECONDS):
             raise MissingPeerError(f"did not start: {log_path.read_text(errors='replace').strip()[-300:]}")
-        if scenario.refusing and peer.refuses_when_busy:
-            self._occupy(stack, port)
         self._prove(port, is_refusing=scenario.refusing)
         return Running(peer, port, child.pid)
-
-    def _occupy(self, stack: ExitStack, port: int) -> None:
-        """Hold the only place of a peer with a stream that outlasts the run."""
-        body = str(self._bodies.path("occupant"))
-        flags = ["--port", str(port), "--body", body, "--stream", "--warm-seconds", "0", "--seconds", "86400"]
-        stack.enter_context(self._module("loader", flags))
-        time.sleep(OCCUPY_SECONDS)
 
     def _prove(self, port: int, *, is_refusing: bool) -> None:
         """One request shows that the peer does what the scenario needs. Raises MissingPeerError."""

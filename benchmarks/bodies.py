@@ -80,7 +80,6 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "text": text_request,
     "stream_20ms": lambda: text_request(stream=True, max_tokens=100, seed=20_000),
     "stream_10ms": lambda: text_request(stream=True, max_tokens=200, seed=10_000),
-    "occupant": lambda: text_request(stream=True, max_tokens=100_000, seed=1_000_000),
     "image_1mb": lambda: image_request(MIB * 3 // 4),
     "image_5mb": lambda: image_request(5 * MIB * 3 // 4),
     "image_20mb": lambda: image_request(20 * MIB * 3 // 4),

@@ -110,6 +110,7 @@ class Client(asyncio.Protocol):
         self._is_busy = False
         self._is_sending = False
         self._is_answered = False
+        self._is_kept_alive = False
         self._started_ns = 0
         self._events = b""
         self._saw_done = False
@@ -160,7 +161,7 @@ class Client(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_sending = False
-        if self._is_busy and self._is_answered and self._parser.should_keep_alive():
+        if self._is_busy and self._is_answered and self._is_kept_alive:
             self._finish()
 
     def data_received(self, data: bytes) -> None:
@@ -201,7 +202,8 @@ class Client(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._is_answered = True
         assert self._transport is not None
-        if not self._parser.should_keep_alive():
+        self._is_kept_alive = self._parser.should_keep_alive()  # the parser knows it only inside this call
+        if not self._is_kept_alive:
             self._transport.close()  # sends what is left; connection_lost finishes the request
         elif not self._is_sending:
             self._finish()

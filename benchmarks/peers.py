@@ -55,14 +55,14 @@ class Launch:
 class Peer:
     """One row of the tables. `scenarios` names those it is for, all if empty; `launch` None is the stub itself.
 
-    `refuses_when_busy`: it refuses only while one long request holds its single place.
+    `can_refuse`: some flag makes it refuse everything. vllm-router's limit of one request still lets some through, and
+    LiteLLM's limits need a database.
     """
 
     name: str
     launch: Callable[[Setup], Launch] | None
     ready_path: str = "/health"
     can_refuse: bool = True
-    refuses_when_busy: bool = False
     scenarios: frozenset[str] = frozenset()
     is_ours: bool = False
 
@@ -151,7 +151,6 @@ general_settings: {{max_parallel_requests: 100000}}
 
 
 def _vllm_router(setup: Setup) -> Launch:
-    places = ("1", "0") if setup.is_refusing else ("4096", "4096")
     flags = {
         "--worker-urls": setup.upstream,
         "--host": "127.0.0.1",
@@ -160,8 +159,8 @@ def _vllm_router(setup: Setup) -> Launch:
         "--policy": "round_robin",
         "--log-level": "error",
         "--max-payload-size": str(1 << 30),
-        "--max-concurrent-requests": places[0],
-        "--queue-size": places[1],
+        "--max-concurrent-requests": "4096",
+        "--queue-size": "4096",
         "--request-timeout-secs": "600",
     }
     words = [word for flag in flags.items() for word in flag]
@@ -199,7 +198,7 @@ PEERS = {
         Peer("direct", None, can_refuse=False),
         Peer("nginx", _nginx),
         Peer("haproxy", _haproxy),
-        Peer("vllm-router", _vllm_router, refuses_when_busy=True),
+        Peer("vllm-router", _vllm_router, can_refuse=False),
         Peer("litellm", _litellm, ready_path="/health/liveliness", can_refuse=False),
         Peer("bare-asgi", _proxy_of_this_folder("bare_asgi")),
         Peer("fastapi+httpx", _proxy_of_this_folder("fastapi_httpx")),
