@@ -196,6 +196,23 @@ class TestPromises:
         assert error.message.endswith("A place is expected in 0.8 s.")
         assert door.statistics(20.0).promised == 1
 
+    def test_hours_without_waiters_do_not_change_the_rate(self):
+        door = admission(requests=1)
+        drained(door, until=20.0, a_second=4.0)
+        door.offer(ticket(10), 9_000.0)
+        door.offer(ticket(arrived=9_000.0), 9_000.0)
+        assert door.offer(ticket(), 9_000.0).advice.seconds == pytest.approx((1 + 2.3) / 4.0, rel=0.1)
+
+    def test_a_large_body_is_told_to_wait_until_enough_others_left(self):
+        door = admission(body_bytes=1_000)
+        drained(door, until=20.0, a_second=4.0)
+        door.offer(ticket(10), 20.0)
+        for _ in range(4):
+            door.offer(ticket(arrived=20.0, body_bytes=250), 20.0)
+        refusal = door.offer(ticket(body_bytes=1_000), 20.0)
+        assert refusal.reason is Reason.QUEUE_BYTES
+        assert refusal.advice.seconds == pytest.approx((4 + 2.3 * 2) / 4.0, rel=0.1)
+
     def test_newcomers_do_not_take_a_promised_place_but_those_who_return_do(self):
         door = admission(requests=2)
         drained(door, until=20.0, a_second=4.0)

@@ -162,6 +162,16 @@ class TestPreprocessRate:
             rate.seen_through(2.6, 1_000_000)
         assert rate.pixels_per_second <= 20e6
 
+    def test_a_thread_that_was_idle_in_between_is_not_taken_for_slow(self):
+        rate = PreprocessRate()
+        for pixels in (30_000_000, 10_000_000, 1):
+            rate.sent(0.0, pixels)
+        rate.lost_sight(0.0, 1)
+        rate.seen_through(5.0, 30_000_000)
+        rate.sent(5.0, 40_000_000)
+        rate.seen_through(10.0, 10_000_000)
+        assert rate.pixels_per_second == 20e6
+
     def test_what_is_not_followed_spoils_the_evidence(self):
         rate = PreprocessRate()
         rate.sent(0.0, 40_000_000)

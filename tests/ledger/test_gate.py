@@ -253,6 +253,11 @@ class TestLease:
         lease.close(Ending.DROPPED)
         assert held(gate) == (0, 0, 0, 0)
         assert gate.statistics().preprocess_rate == 20e6
+        after = await gate.admit(ticket(clock, pixels=30 * MEGAPIXEL))
+        after.sent(is_streamed=True)
+        clock.advance(0.5)
+        after.first_event()
+        assert gate.statistics().preprocess_rate == 40e6
 
     async def test_first_events_teach_the_rate_and_so_the_capacity(self, gate, clock):
         lease = await gate.admit(ticket(clock, pixels=30 * MEGAPIXEL))
