@@ -69,9 +69,10 @@ class ChatTemplate:
         self.has_developer_role = '"developer"' in text or "'developer'" in text
 
     def render(
-        self, messages: Sequence[Message], tools: object, *, continue_final_message: bool, **variables: object
+        self, messages: Sequence[Message], tools: object, variables: Mapping[str, Any], *, continue_final_message: bool
     ) -> str:
         """The prompt as text. Raises UncountableError with the template's own reason."""
+        final_text = ""
         if continue_final_message:
             messages, final_text = _with_tag(messages)
         try:

@@ -105,6 +105,8 @@ def _read_part(part: object) -> _Part | None:
     if not isinstance(part, Mapping):
         raise UncountableError("a content part is neither text nor an object")
     kind, extra = part.get("type"), {key: value for key, value in part.items() if key not in _KNOWN_KEYS}
+    if kind is not None and not isinstance(kind, str):
+        raise UncountableError("the type of a part is not text")
     # With a uuid, or without a type, vLLM goes by the key that is there.
     if part.get("uuid") is not None or kind is None:
         kind = next((key for key in part if key in _IMAGE_TYPES), kind)
@@ -173,7 +175,7 @@ def _arguments(arguments: object) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     return arguments if isinstance(arguments, dict) else {}
 

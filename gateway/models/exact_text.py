@@ -4,7 +4,7 @@ An optional extra (`exact-text`: tokenizers and jinja2). Where it, or the templa
 says so, and callers keep to bounds by bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ class ExactText:
 
         Raises UncountableError where vLLM would refuse the request or the rules followed here end.
         """
-        return self._count(self._render(chat), is_with_special_tokens=chat.get("add_special_tokens", False))
+        return self._count(self._render(chat), is_with_special_tokens=chat.get("add_special_tokens") is True)
 
     def count_completion(self, prompt: str) -> TextCount:
         """Tokens of a plain prompt."""
@@ -111,11 +111,17 @@ class ExactText:
             self._placeholder,
             has_developer_role=template.has_developer_role,
         )
-        return template.render(messages, tools, **{**self._special_tokens, **variables})
+        is_open_ended = bool(variables.pop("continue_final_message", False))
+        return template.render(
+            messages, tools, {**self._special_tokens, **variables}, continue_final_message=is_open_ended
+        )
 
     def _count(self, text: str, *, is_with_special_tokens: bool) -> TextCount:
-        [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=is_with_special_tokens)
-        ids: list[int | None] = encoding.ids
+        try:
+            [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=is_with_special_tokens)
+        except TypeError as broken:  # what the library calls text that is not UTF-8
+            raise UncountableError("the text holds half of a surrogate pair") from broken
+        ids: Sequence[int] = encoding.ids
         return TextCount(len(ids), ids.count(self._image_token_id))
 
 
@@ -148,6 +154,8 @@ def _picture(tokenizer: "Tokenizer", config: Mapping[str, Any]) -> tuple[int, st
 def _template_variables(chat: Mapping[str, Any]) -> dict[str, Any]:
     """What the request sets for its template, strongest last (vLLM `build_chat_params`, `merge_kwargs`)."""
     own = chat.get("chat_template_kwargs") or {}
+    if not isinstance(own, Mapping):
+        raise UncountableError("chat_template_kwargs is not an object")
     if {"chat_template", "tokenize"} & own.keys():
         raise UncountableError("chat_template_kwargs sets what only the server may set")
     effort = chat.get("reasoning_effort")

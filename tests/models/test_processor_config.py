@@ -1,0 +1,92 @@
+import pytest
+
+from gateway.domain.vision.base import ProcessorConfigError
+from gateway.models.processor_config import ModelFilesError, parse_model, read_model_folder
+
+QWEN3_VL_4B = {
+    "architectures": ["Qwen3VLForConditionalGeneration"],
+    "text_config": {
+        "max_position_embeddings": 262144,
+        "vocab_size": 151936,
+        "hidden_size": 2560,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+    },
+}
+
+
+def with_text(**changes):
+    return QWEN3_VL_4B | {"text_config": QWEN3_VL_4B["text_config"] | changes}
+
+
+def test_a_folder_says_what_its_images_and_its_kv_cache_cost(model_folder):
+    files = read_model_folder(model_folder())
+    assert files.family_name == "qwen2_5_vl"
+    assert files.vision_family().max_image_tokens == 1024
+    assert (files.text.layers, files.text.kv_heads, files.text.head_size) == (28, 4, 128)
+    assert files.text.kv_bytes_per_token == 57344  # vLLM's own number for Qwen2.5-VL-7B in bfloat16
+
+
+def test_the_language_model_may_be_nested():
+    files = parse_model(QWEN3_VL_4B, None, None)
+    assert files.text.max_position_embeddings == 262144
+    assert files.text.kv_bytes_per_token == 147456
+    assert files.image_processor is None
+    assert files.vision_family().max_image_tokens == 16384
+
+
+def test_without_groups_every_head_has_its_own_cache():
+    text = parse_model(with_text(num_key_value_heads=None, head_dim=None), None, None).text
+    assert (text.kv_heads, text.head_size) == (32, 80)
+
+
+def test_layers_of_several_kinds_have_no_single_cost():
+    assert parse_model(with_text(layer_types=["full_attention"] * 36), None, None).text.kv_bytes_per_token == 147456
+    mixed = ["linear_attention", "full_attention"] * 18
+    assert parse_model(with_text(layer_types=mixed), None, None).text.kv_bytes_per_token is None
+
+
+def test_an_architecture_not_known_here_has_no_family():
+    files = parse_model(QWEN3_VL_4B | {"architectures": ["LlavaForConditionalGeneration"]}, None, None)
+    assert (files.family_name, files.vision_family()) == (None, None)
+
+
+def test_a_nested_image_processor_wins_over_the_older_file():
+    older, newer = {"max_pixels": 1}, {"patch_size": 16, "max_pixels": 1024 * 2000}
+    assert parse_model(QWEN3_VL_4B, older, {"image_processor": newer}).vision_family().max_image_tokens == 2000
+    assert parse_model(QWEN3_VL_4B, older, {"processor_class": "X"}).image_processor == older
+
+
+def test_a_faulty_image_processor_names_its_key():
+    with pytest.raises(ProcessorConfigError, match="max_pixels"):
+        parse_model(QWEN3_VL_4B, {"max_pixels": "big"}, None).vision_family()
+
+
+@pytest.mark.parametrize(
+    ("config", "processor", "text"),
+    [
+        ({}, None, "config.json: architectures must list at least one name, not None"),
+        (QWEN3_VL_4B | {"architectures": []}, None, "config.json: architectures"),
+        (QWEN3_VL_4B | {"text_config": 5}, None, "config.json: text_config must be an object, not 5"),
+        (with_text(hidden_size=None), None, "config.json: hidden_size must be a whole number above 0, not None"),
+        (with_text(num_hidden_layers="9"), None, "config.json: num_hidden_layers .* not '9'"),
+        (with_text(vocab_size=True), None, "config.json: vocab_size .* not True"),
+        (with_text(head_dim=-1), None, "config.json: head_dim .* not -1"),
+        (QWEN3_VL_4B, {"image_processor": 5}, "processor_config.json: image_processor must be an object, not 5"),
+    ],
+)
+def test_mistakes_name_the_file_and_the_key(config, processor, text):
+    with pytest.raises(ModelFilesError, match=text):
+        parse_model(config, None, processor)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(None, "cannot be read"), ("{", "is not JSON"), ("[]", "holds list where an object is needed")],
+)
+def test_files_that_cannot_be_read_are_named(model_folder, content, text):
+    with pytest.raises(ModelFilesError, match=f"config.json: {text}") as refused:
+        read_model_folder(model_folder(**{"config.json": content}))
+    assert refused.value.file == "config.json"
