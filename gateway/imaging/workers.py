@@ -19,7 +19,7 @@ import pybase64
 
 from gateway.domain.errors import GatewayError
 from gateway.domain.geometry import Size
-from gateway.domain.image import ImageInfo
+from gateway.domain.image import ImageFormat, ImageInfo
 from gateway.imaging.body import late_reasons
 from gateway.imaging.decode import verify
 from gateway.imaging.limits import job_bytes
@@ -152,7 +152,7 @@ class ImageWorkers:
             del self._flights[key]
 
     async def _fly(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
-        looked_at = await asyncio.get_running_loop().run_in_executor(self._lookers, examine, file, info)
+        looked_at = await asyncio.get_running_loop().run_in_executor(self._lookers, examine, file, info, key.target)
         if isinstance(looked_at, Verdict):
             verdict = looked_at
         else:
@@ -182,8 +182,13 @@ class ImageWorkers:
         self._idle_threads.release()
 
 
-def examine(file: EncodedFile, info: ImageInfo) -> ImageInfo | Verdict:
-    """`info` with the reasons that only the whole file shows: they decide how many bytes decoding takes."""
+def examine(file: EncodedFile, info: ImageInfo, target: Size | None) -> ImageInfo | Verdict:
+    """`info` with the reasons that only the whole file shows: they decide how many bytes decoding takes.
+
+    What is encoded anew anyway needs no further reason, but a PNG needs its checksums looked at.
+    """
+    if needs_decode(info, target) and info.format is not ImageFormat.PNG:
+        return info
     try:
         return replace(info, why=info.why | late_reasons(file.decode(), info))
     except GatewayError as error:

@@ -13,8 +13,8 @@ _APP1 = 0xE1
 _APP2 = 0xE2
 _FRAMES = frozenset({*range(0xC0, 0xD0), 0xDE} - {0xC4, 0xC8, 0xCC})
 _BASELINE = frozenset({0xC0, 0xC1})
-_WITHOUT_BODY = frozenset({0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)})
 _FIRST_MARKER = 0xC0
+_WITH_BODY = frozenset({*range(_FIRST_MARKER, 0xFF)} - {0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)})
 _TAKEN = _FRAMES | {_APP1, _APP2}
 _EXIF = b"Exif\x00\x00"
 _XMP = b"http://ns.adobe.com/xap/1.0/\x00"
@@ -86,8 +86,11 @@ def _read_to_scan(data: bytes) -> tuple[_Segments, int]:
     segments = _Segments()
     position = 2
     while True:
-        position = _next_marker(data, position)
+        need(data, position + 4)
         marker = data[position + 1]
+        if data[position] != 0xFF or marker not in _WITH_BODY:
+            position = _skip(data, position)
+            continue
         end = position + 2 + (data[position + 2] << 8 | data[position + 3])
         if end < position + 4:
             raise BrokenHeaderError(f"the segment at byte {position} has a length below 2")
@@ -99,20 +102,16 @@ def _read_to_scan(data: bytes) -> tuple[_Segments, int]:
         position = end
 
 
-def _next_marker(data: bytes, position: int) -> int:
-    """Where the next segment with a body starts; junk between segments is skipped, as Pillow does."""
-    while True:
-        need(data, position + 4)
-        marker = data[position + 1]
-        if data[position] != 0xFF or marker == 0:
-            position = data.find(b"\xff", position + 1)
-            if position < 0:
-                raise ShortHeaderError(len(data) + 4)
-        elif marker == 0xFF:
-            position += 1
-        elif marker in _WITHOUT_BODY:
-            position += 2
-        elif marker < _FIRST_MARKER:
-            raise BrokenHeaderError(f"marker 0x{marker:02x} at byte {position} is unknown")
-        else:
-            return position
+def _skip(data: bytes, position: int) -> int:
+    """Behind what is no segment with a body, as Pillow goes: junk, padding, markers that stand alone."""
+    marker = data[position + 1]
+    if data[position] != 0xFF or marker == 0:
+        found = data.find(b"\xff", position + 1)
+        if found < 0:
+            raise ShortHeaderError(len(data) + 4)
+        return found
+    if marker == 0xFF:
+        return position + 1
+    if marker < _FIRST_MARKER:
+        raise BrokenHeaderError(f"marker 0x{marker:02x} at byte {position} is unknown")
+    return position + 2

@@ -1,0 +1,92 @@
+"""Hostile files are refused within bounded memory, and no decode takes more than it is charged.
+
+Each runs in a process of its own, whose peak is then known whatever ran before.
+"""
+
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.support.pictures import encoded, picture
+
+DATA = Path(__file__).parents[1] / "data" / "hard_inputs"
+MEASURE = """
+import re, sys
+from pathlib import Path
+import pybase64
+from gateway.domain.errors import GatewayError
+from gateway.domain.geometry import Size
+from gateway.imaging.limits import ImageLimits, job_bytes
+from gateway.imaging.probe import probe
+from gateway.imaging.workers import examine, judge
+from gateway.wire.encoded_file import EncodedFile
+
+def resident(field):
+    return int(re.search(field + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+def run(file, target):
+    info = examine(file, probe(file, ImageLimits(), "image"), target)
+    return job_bytes(info, target or (info.size if info.why else None)), judge(file, info, target)
+
+warm_up, path, *sides = sys.argv[1:]
+run(EncodedFile(pybase64.b64encode(Path(warm_up).read_bytes())), Size(8, 8))
+file = EncodedFile(pybase64.b64encode(Path(path).read_bytes()))
+Path("/proc/self/clear_refs").write_text("5")
+before = resident("VmRSS")
+charged = 0
+try:
+    charged, verdict = run(file, Size(*map(int, sides)) if sides else None)
+    code = verdict.damage.code if verdict.damage else "shown"
+except GatewayError as error:
+    code = error.code
+print(code, resident("VmHWM") - before, charged)
+"""
+
+
+def measured(tmp_path: Path, file: bytes, *sides: int) -> tuple[str, int, int]:
+    """What came of it, the peak above the idle process, and what was charged, in bytes."""
+    small, path = tmp_path / "small", tmp_path / "file"
+    small.write_bytes(encoded(picture(16, 16, mode="RGBA"), "PNG"))
+    path.write_bytes(file)
+    command = [sys.executable, "-c", MEASURE, small, path, *map(str, sides)]
+    environment = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60)
+    code, peak, charged = out.stdout.split()
+    return code, int(peak), int(charged)
+
+
+@pytest.mark.parametrize("name", ["png_bomb_30000.png", "png_ztxt_bomb.png"])
+def test_a_bomb_is_refused_in_little_memory(tmp_path, name):
+    code, peak, _ = measured(tmp_path, (DATA / name).read_bytes())
+
+    assert code in {"image_too_large", "image_parse_error"}
+    assert peak < 16e6
+
+
+def test_a_profile_that_inflates_is_refused_in_little_memory(tmp_path):
+    png = encoded(picture(64, 48))
+    body = b"iCCPname\x00\x00" + zlib.compress(bytes(64 << 20))
+    chunk = (len(body) - 4).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+    code, peak, _ = measured(tmp_path, png[:33] + chunk + png[33:])
+
+    assert code == "image_parse_error"
+    assert peak < 16e6
+
+
+@pytest.mark.parametrize(
+    ("file_format", "options", "sides"),
+    [
+        ("JPEG", {"progressive": True, "subsampling": "4:4:4"}, ()),
+        ("JPEG", {}, (504, 364)),
+        ("PNG", {"compress_level": 1}, (504, 364)),
+        ("WEBP", {"lossless": True, "quality": 0, "method": 0}, ()),
+    ],
+)
+def test_a_decode_takes_no_more_than_it_is_charged(tmp_path, file_format, options, sides):
+    code, peak, charged = measured(tmp_path, encoded(picture(1600, 1200), file_format, **options), *sides)
+
+    assert code == "shown"
+    assert peak <= charged
