@@ -1,4 +1,4 @@
-# One process, one user without a name or a shell to speak of, nothing written to the root file system.
+# One process under a numeric user without rights; nothing is written to the root file system.
 # The base needs python3 (3.11) with venv. Both stages start from it, so the venv finds the interpreter it was made by.
 ARG BASE_IMAGE=python:3.11-slim
 
@@ -22,7 +22,7 @@ ENV PATH=/app/bin:$PATH \
 USER 65532:65532
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
-  CMD ["/app/bin/python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/livez', timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD python -c \
+  "import urllib.request as web; web.urlopen('http://127.0.0.1:${GATEWAY_SERVER__PORT:-8080}/livez', timeout=2)"
 ENTRYPOINT ["vlm-gateway"]
 CMD ["serve"]

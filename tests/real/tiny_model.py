@@ -129,7 +129,6 @@ def _tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
         "added_tokens_decoder": {
             str(tokenizer.token_to_id(token)): {"content": token, **flags} for token in SPECIAL_TOKENS
         },
-        "chat_template": CHAT_TEMPLATE,
     }
 
 

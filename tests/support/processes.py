@@ -13,7 +13,7 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-START_SECONDS = 30
+START_SECONDS = 90
 STOP_SECONDS = 15
 
 
