@@ -2,7 +2,9 @@
 
 import logging
 import logging.config
+import math
 import signal
+import time
 from types import FrameType
 from typing import Annotated
 
@@ -50,8 +52,13 @@ def _warn_of_what_is_not_there_yet(settings: Settings) -> None:
         logger.warning("images.remote.policy: fetching images is not yet supported; such parts are refused")
 
 
+_LEAVE_SECONDS = 2
+
+
 class _Server(uvicorn.Server):
-    """Uvicorn, with the gateway told to drain before its sockets close."""
+    """Uvicorn that drains at the first signal: it goes on listening, so that whoever still comes is told so, until
+    nobody is inside or `server.drain_seconds` have passed. The second signal ends it at once.
+    """
 
     def __init__(self, application: Application, settings: Settings) -> None:
         super().__init__(
@@ -62,16 +69,29 @@ class _Server(uvicorn.Server):
                 loop="uvloop",
                 http="httptools",
                 ws="none",
+                proxy_headers=False,
                 access_log=False,
                 log_config=None,
                 server_header=False,
                 timeout_keep_alive=settings.server.keep_alive_seconds,
-                timeout_graceful_shutdown=settings.server.drain_seconds,
+                timeout_graceful_shutdown=_LEAVE_SECONDS,
             )
         )
         self._application = application
+        self._drain_seconds = settings.server.drain_seconds
+        self._drained_by_seconds = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._application.is_draining or not self._application.is_started():
+            super().handle_exit(sig, frame)
+            return
         logger.info("%s: draining", signal.Signals(sig).name)
         self._application.drain()
-        super().handle_exit(sig, frame)
+        self._drained_by_seconds = time.monotonic() + self._drain_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._application.is_draining and (
+            self._application.is_empty or time.monotonic() >= self._drained_by_seconds
+        ):
+            self.should_exit = True
+        return await super().on_tick(counter)

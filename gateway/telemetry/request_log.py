@@ -108,7 +108,7 @@ class RequestLog:
         most_records: int = _MOST_RECORDS,
         flush_seconds: float = _FLUSH_SECONDS,
     ) -> None:
-        self._is_on = is_on
+        self.is_on = is_on
         self._write_out = write_out or stdout_writer()
         self._most_records = most_records
         self._flush_seconds = flush_seconds
@@ -125,7 +125,7 @@ class RequestLog:
 
     def write(self, record: RequestRecord) -> None:
         """Keep a record for writing; never waits. Belongs inside the event loop."""
-        if not self._is_on:
+        if not self.is_on:
             return
         if self._taken - self._written - self._lost >= self._most_records:
             self._refused += 1
