@@ -30,7 +30,7 @@ class Emulator:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
-        elif scope["type"] == "http":
+        else:
             await self._serve(Exchange(scope, receive, send))
 
     def statistics(self) -> EngineStatistics:

@@ -17,16 +17,20 @@ class EncoderCache:
 
     @property
     def held_tokens(self) -> int:
-        return sum(self._tokens[identity] for identity, holders in self._holders.items() if holders)
+        return sum(self._tokens[identity] for identity in self._holders)
 
     def __contains__(self, identity: bytes) -> bool:
         return identity in self._tokens
 
+    def is_held(self, identity: bytes) -> bool:
+        return identity in self._holders
+
     def fits(self, tokens: int) -> bool:
+        """Whether so much more can be held; what nobody holds makes way."""
         return self.held_tokens + tokens <= self.capacity_tokens
 
     def hold(self, identity: bytes, tokens: int) -> None:
-        """Refer to an entry, new or cached; unused entries make way. The caller has checked `fits` for a new one."""
+        """Refer to an entry, new or cached. The caller has checked `fits` for one that nobody holds yet."""
         self._holders[identity] += 1
         self._tokens[identity] = tokens
         self._tokens.move_to_end(identity)
@@ -42,5 +46,5 @@ class EncoderCache:
         for identity in list(self._tokens):
             if excess <= 0:
                 return
-            if not self._holders[identity]:
+            if not self.is_held(identity):
                 excess -= self._tokens.pop(identity)

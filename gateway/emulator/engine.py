@@ -211,14 +211,14 @@ class Engine:
     def _encoder_share(self, sequence: Sequence, tokens: int, step: Step) -> tuple[int, list[ImageSpan]]:
         """How many of these tokens can run, and the images that they reach: all encoded, or the chunk ends before."""
         reached: list[ImageSpan] = []
-        new_embeddings = 0
+        to_encode = to_hold = 0
         for image in sequence.prompt.images[sequence.images_started :]:
             if image.start >= sequence.computed + tokens:
                 break
-            if image.identity not in self.encoder_cache:
-                new_embeddings += image.length
-                if new_embeddings > step.encoder_budget or not self.encoder_cache.fits(new_embeddings):
-                    return max(0, image.start - sequence.computed), reached
+            to_encode += 0 if image.identity in self.encoder_cache else image.length
+            to_hold += 0 if self.encoder_cache.is_held(image.identity) else image.length
+            if to_encode > step.encoder_budget or not self.encoder_cache.fits(to_hold):
+                return max(0, image.start - sequence.computed), reached
             reached.append(image)
         return tokens, reached
 

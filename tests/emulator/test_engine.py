@@ -261,7 +261,13 @@ def test_whole_prompts_count_as_queued_until_their_first_token() -> None:
     assert clock.engine.prefilling_prompt_tokens == 7
 
 
-requests = st.tuples(st.integers(1, 30), st.integers(1, 9), st.integers(0, 2), st.booleans())
+def picture_of(prompt_tokens: int) -> tuple[ImageSpan, ...]:
+    """The second half of the prompt is two pictures, the same for every prompt of this length."""
+    half, rest = prompt_tokens // 2, prompt_tokens - prompt_tokens // 2
+    return (image(half, rest // 2, b"a%d" % rest), image(half + rest // 2, rest - rest // 2, b"b%d" % rest))
+
+
+requests = st.tuples(st.integers(4, 30), st.integers(1, 9), st.integers(0, 2), st.booleans())
 
 
 @settings(deadline=None)
@@ -285,11 +291,11 @@ def test_every_request_ends_in_order_and_every_block_returns(
             enable_prefix_caching=prefix_caching,
             max_num_batched_tokens=batched_tokens,
             max_num_seqs=3,
-            encoder_cache_size=30,
+            encoder_cache_size=16,
         )
     )
     everything = [
-        sequence(length, output, seed=seed, images=(image(0, length, b"%d" % length),) if has_image else ())
+        sequence(length, output, seed=seed, images=picture_of(length) if has_image else ())
         for length, output, seed, has_image in wanted
         if length + output <= 4 * (blocks - 1)
     ]
@@ -310,6 +316,7 @@ def test_every_request_ends_in_order_and_every_block_returns(
             made[one] += 1
         held = {block for one in clock.engine.running for block in one.blocks}
         assert len(held) == clock.engine.statistics().used_blocks
+        assert clock.engine.statistics().held_encoder_tokens <= 16
     finished = [one for one in everything if not one.aborted]
     assert all(made[one] == one.output_tokens for one in finished)
     assert [one.scheduled_at for one in finished] == sorted(one.scheduled_at for one in finished)

@@ -92,7 +92,7 @@ ONLY_THE_KIND_OF_MESSAGE = {"content_null"}
 def send(client: httpx.Client, name: str, request: dict[str, Any]) -> httpx.Response:
     if "method" not in request:
         body = {**request, "messages": MESSAGES[name]} if name in MESSAGES else request
-        return client.post("/v1/chat/completions", json=body)
+        return client.post("/v1/chat/completions", json=body, headers={"x-emulator-output-tokens": "3"})
     content = BODIES.get(name, request["content"].encode() if "content" in request else None)
     return client.request(
         request["method"], request["path"], content=content, json=request.get("json"), headers=request.get("headers")
