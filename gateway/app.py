@@ -67,6 +67,7 @@ class Running:
     proxy: Proxy
     poller: Poller
     metrics: Metrics
+    seats: Seats
 
 
 class Application:
@@ -94,6 +95,15 @@ class Application:
         if self._running is not None:
             self._running.proxy.is_draining = True
 
+    @property
+    def is_draining(self) -> bool:
+        return self._running is not None and self._running.proxy.is_draining
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is inside whose answer would be cut off by stopping now."""
+        return self._running is None or not self._running.seats.taken
+
     def is_started(self) -> bool:
         return self._running is not None
 
@@ -118,17 +128,22 @@ class Application:
         """Everything started, in the order of need; stopped in reverse whatever happens."""
         async with AsyncExitStack() as stack:
             self._running = await _start(self._settings, self._models, stack)
+            stack.callback(self._stopped)
             yield
+
+    def _stopped(self) -> None:
         self._running = None
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        phase = "startup"
         try:
             async with self.running():
                 await send({"type": "lifespan.startup.complete"})
+                phase = "shutdown"
                 await receive()
         except Exception as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            await send({"type": f"lifespan.{phase}.failed", "message": str(error)})
             raise
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -183,10 +198,8 @@ async def _start(settings: Settings, models: list[ServedModel], stack: AsyncExit
     ):
         await start()
         stack.push_async_callback(stop)
-    door = Door(
-        seats, body_budget, _body_limits(settings), settings.queue.wait_seconds, settings.server.overload_status
-    )
-    return Running(Proxy(parts, door), poller, metrics)
+    door = Door(seats, body_budget, _body_limits(settings, body_budget), settings.queue.wait_seconds)
+    return Running(Proxy(parts, door), poller, metrics, seats)
 
 
 def _policies(settings: Settings, decode_bytes: int) -> Policies:
@@ -211,6 +224,8 @@ def _policies(settings: Settings, decode_bytes: int) -> Policies:
         trim=TrimPolicy(mode=TrimMode(history.mode), keep=history.keep, grid=history.grid, marker=history.marker),
         max_images_per_turn=images.max_per_turn,
         queue_wait_seconds=settings.queue.wait_seconds,
+        whole_answer_seconds=settings.upstream.total_timeout_seconds,
+        overload_status=settings.server.overload_status,
     )
 
 
@@ -246,6 +261,10 @@ def _timeouts(settings: Settings) -> UpstreamTimeouts:
     )
 
 
-def _body_limits(settings: Settings) -> BodyLimits:
+def _body_limits(settings: Settings, budget: ByteBudget) -> BodyLimits:
     server = settings.server
-    return BodyLimits(server.max_body_bytes, server.max_decoded_body_bytes, server.body_min_bytes_per_second)
+    # A body that took more than half of the memory would keep all others out for as long as it is held.
+    half = budget.statistics().capacity // 2
+    return BodyLimits(
+        min(server.max_body_bytes, half), min(server.max_decoded_body_bytes, half), server.body_min_bytes_per_second
+    )

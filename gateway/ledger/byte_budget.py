@@ -90,6 +90,12 @@ class ByteBudget:
         self._hold(byte_count, -1)
         self._grant()
 
+    def shrink(self, held_bytes: int, kept_bytes: int) -> None:
+        """Keep only so many of the bytes that one acquire took; `kept_bytes` is what `release` gives back then."""
+        self._hold(held_bytes, -1)
+        self._hold(kept_bytes, 1)
+        self._grant()
+
     def statistics(self) -> ByteBudgetStatistics:
         return ByteBudgetStatistics(
             capacity=self._capacity,

@@ -1,7 +1,7 @@
 """Every model that clients may name: its arithmetic, what is known of its engine, and what its traffic has taught.
 
 One table per upstream. Names come from the settings and from the upstream's own list; whatever else a client writes
-is priced like the first model and left for vLLM to refuse.
+is priced by a guess, which never refuses it, and left for vLLM to refuse.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,17 +35,18 @@ class ServedModel:
 
 @dataclass(slots=True)
 class Engine:
-    """What is known of the engine behind all names of one upstream."""
+    """What is known of the engine behind all names of one upstream. `is_loading` until it was up for the first time."""
 
     image_limit: LearnedLimit
     encoder_tokens: LearnedLimit
     kv_blocks: int | None = None
     kv_block_tokens: int = 16
     prefix_caching: bool = True
+    is_loading: bool = True
 
 
 class ModelTable:
-    """The served names of one upstream. The first configured or listed name stands for those not known."""
+    """The served names of one upstream. A request without a name is for the first of them, as in vLLM."""
 
     def __init__(self, configured: Iterable[ServedModel], engine: Engine) -> None:
         self.engine = engine
@@ -57,7 +58,7 @@ class ModelTable:
         return tuple(self._models)
 
     def served(self, name: str | None) -> ServedModel:
-        """The model of that name; vLLM takes a missing or empty one as its first."""
+        """The model of that name, or the assumed one for all names that are not known."""
         if not name:
             return next(iter(self._models.values()), self._unknown)
         return self._models.get(name, self._unknown)

@@ -29,6 +29,8 @@ class Policies:
     trim: TrimPolicy
     max_images_per_turn: int | None
     queue_wait_seconds: float
+    whole_answer_seconds: float
+    overload_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Parts:
 class Exchange:
     """One request, filled step by step; the headers, the metrics and the log line are read off it.
 
-    Times are of `Parts.clock`, in seconds. `body` is dropped as soon as the upstream's response head is there.
+    Times are of `Parts.clock`, in seconds; `received` is when the last byte of the body came. `body` is dropped as soon
+    as the upstream's response head is there.
     """
 
     request_id: str
@@ -58,6 +61,7 @@ class Exchange:
     query: bytes
     headers: Sequence[tuple[bytes, bytes]]
     arrived: float
+    received: float | None = None
     client_request_id: str | None = None
     resize_preset: str | None = None
     is_return: bool = False
@@ -79,7 +83,6 @@ class Exchange:
     tail: bytes = b""
     upstream_status: int | None = None
     usage: Usage | None = None
-    has_received: bool = False
     is_answering: bool = False
     is_abandoned: bool = False
     is_settled: bool = False

@@ -26,6 +26,7 @@ class EngineFollower:
     sequences: int | None = None
     ceiling: SequenceCeiling = field(default_factory=SequenceCeiling)
     _was_up: bool = False
+    _followed_at_seconds: float | None = None
 
     def __call__(self, state: UpstreamState) -> None:
         if state.is_up and not self._was_up:
@@ -33,8 +34,11 @@ class EngineFollower:
             self.models.engine.image_limit.forget()
             self.models.engine.encoder_tokens.forget()
         self._was_up = state.is_up
+        self.models.engine.is_loading = state.is_loading
         self.metrics.know_models(self.models.listed({model.id: model.max_model_len for model in state.models}))
-        if state.is_up and state.report is not None:
+        # A report that could not be renewed is not another look: two equal ones would count as a queue that stands.
+        if state.report is not None and state.reported_at_seconds != self._followed_at_seconds:
+            self._followed_at_seconds = state.reported_at_seconds
             self._follow(state.report)
 
     def _follow(self, report: EngineReport) -> None:

@@ -3,20 +3,22 @@
 Settling closes the lease, teaches the learners, counts the metrics and writes the log line, in that order.
 """
 
-from gateway.domain.errors import GatewayError
+from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
 from gateway.domain.outcome import Ending, Outcome
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.record import record_of
 from gateway.upstream.client import Answer
+from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
 from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import usage_of
-from gateway.wire.vllm_errors import learn_from_error
+from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
 
 # Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
 _TAIL_BYTES = 8192
 _BACK_PRESSURE = {429, 503}
+_OF_THE_UPSTREAM = {Code.UPSTREAM_ERROR, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_UNAVAILABLE}
 
 
 def head_arrived(exchange: Exchange, answer: Answer) -> None:
@@ -53,7 +55,10 @@ def answered(parts: Parts, exchange: Exchange) -> None:
         _settle(parts, exchange, Outcome.FINISHED, Ending.DONE)
         _learn(exchange)
         return
-    _learn_limits(parts, status, exchange.tail)
+    in_stream = observer.error if observer else None
+    _learn_limits(
+        parts, learn_from_message(in_stream.message) if in_stream else learn_from_error(status, exchange.tail)
+    )
     ending = Ending.DROPPED if status in _BACK_PRESSURE else Ending.IGNORED
     outcome = Outcome.UPSTREAM_BROKE if status >= 500 and status not in _BACK_PRESSURE else Outcome.UPSTREAM_REFUSED
     _settle(parts, exchange, outcome, ending)
@@ -61,13 +66,13 @@ def answered(parts: Parts, exchange: Exchange) -> None:
 
 def refused(parts: Parts, exchange: Exchange, error: GatewayError) -> None:
     """The gateway refused, or could not get an answer from the upstream."""
-    is_upstream = exchange.sent_at is not None
+    outcome = Outcome.UPSTREAM_BROKE if error.code in _OF_THE_UPSTREAM else Outcome.REFUSED
     parts.metrics.rejected(exchange.model_name, error.reason)
     if error.is_about_an_image:
         parts.metrics.image_error(error.code)
     if error.retry_after_seconds is not None:
         parts.metrics.retry_after(error.retry_after_seconds)
-    _settle(parts, exchange, Outcome.UPSTREAM_BROKE if is_upstream else Outcome.REFUSED, Ending.IGNORED, error)
+    _settle(parts, exchange, outcome, Ending.IGNORED, error)
 
 
 def client_left(parts: Parts, exchange: Exchange) -> None:
@@ -95,13 +100,13 @@ def _settle(
         exchange.lease.close(ending)
     _count(parts, exchange, outcome)
     if parts.log.is_on:
-        status = _status(exchange, outcome, error)
+        status = _status(parts, exchange, outcome, error)
         parts.log.write(record_of(exchange, outcome, error, status, parts.clock()))
 
 
-def _status(exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:
+def _status(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:
     if error is not None:
-        return error.status
+        return error_status(error, parts.policies.overload_status)
     if outcome is Outcome.CLIENT_LEFT:
         return 499
     return 500 if outcome is Outcome.GATEWAY_FAULT else exchange.upstream_status
@@ -119,8 +124,7 @@ def _learn(exchange: Exchange) -> None:
         model.output.observe(usage.completion_tokens // cost.answers, was_cut=was_cut)
 
 
-def _learn_limits(parts: Parts, status: int, body: bytes) -> None:
-    learned = learn_from_error(status, body)
+def _learn_limits(parts: Parts, learned: LearnedLimits | None) -> None:
     if learned is None:
         return
     if learned.image_limit is not None:
@@ -132,9 +136,9 @@ def _learn_limits(parts: Parts, status: int, body: bytes) -> None:
 def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     metrics = parts.metrics
     metrics.request_ended(exchange.model_name, _endpoint(exchange), outcome)
-    if exchange.sent_at is not None:
+    if exchange.sent_at is not None and exchange.received is not None:
         metrics.queue_wait(exchange.queue_seconds)
-        metrics.overhead(exchange.sent_at - exchange.arrived - exchange.queue_seconds)
+        metrics.overhead(exchange.sent_at - exchange.received - exchange.queue_seconds)
         for plan in exchange.plans:
             saved = plan.tokens_before - plan.tokens
             metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)

@@ -25,7 +25,7 @@ from gateway.imaging.probe import probe
 from gateway.imaging.workers import Prepared
 from gateway.models.conversation import UncountableError
 from gateway.models.exact_text import ExactText, TextCount
-from gateway.models.served import ServedModel
+from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.rewriting import ImageSource, rewrite, slim_chat
 from gateway.upstream.client import Answer, Segment
@@ -46,6 +46,9 @@ _PARSERS = {
 # Tokenizing this much text takes about as long as handing it to a thread.
 _INLINE_TEXT_BYTES = 16 * 1024
 _TRIM_BYTES_PER_TOKEN = 3.0
+# When to ask again for a server that went away, and for one that loads its weights.
+_DOWN_SECONDS = 5.0
+_LOADING_SECONDS = 15.0
 
 
 class Plan(NamedTuple):
@@ -188,17 +191,18 @@ async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: S
             is_streaming=request.stream,
         )
     except UpstreamError as error:
-        raise as_gateway_error(error) from error
+        raise as_gateway_error(error, parts.models.engine) from error
 
 
-def as_gateway_error(error: UpstreamError) -> GatewayError:
+def as_gateway_error(error: UpstreamError, engine: Engine) -> GatewayError:
     """What the client is told of a failure of the upstream."""
     if isinstance(error, UpstreamDownError):
+        what = "is still loading or not there yet" if engine.is_loading else "cannot be reached"
         return GatewayError(
             Code.UPSTREAM_UNAVAILABLE,
-            f"The model server cannot be reached: {error}",
-            reason=Reason.UPSTREAM_DOWN,
-            retry_after_seconds=5.0,
+            f"The model server {what}: {error}",
+            reason=Reason.UPSTREAM_LOADING if engine.is_loading else Reason.UPSTREAM_DOWN,
+            retry_after_seconds=_LOADING_SECONDS if engine.is_loading else _DOWN_SECONDS,
         )
     if isinstance(error, UpstreamTimeoutError):
         return GatewayError(Code.UPSTREAM_TIMEOUT, f"The model server was silent for too long: {error}")

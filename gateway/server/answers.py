@@ -6,10 +6,11 @@ Whoever streams the answer owns the exchange: `relay` sees its first event and s
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.outcome import Reason
 from gateway.pipeline import settle
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.story import as_gateway_error
@@ -28,29 +29,34 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _MOST_DRAINED_BYTES = 64 << 20
 _KERNEL_BUFFER_BYTES = 64 << 10
 _DRAIN_SECONDS = 10.0
+_SLOW_READER_SECONDS = 30.0
 
 
 async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) -> None:
     """Pass the upstream's answer on, piece by piece, and settle the exchange at its end.
 
     A break after the first byte becomes an error event inside a stream; any other answer is cut off, because a
-    client must not take half an answer for a whole one.
+    client must not take half an answer for a whole one: returning with it unfinished makes the server close the
+    connection. So does a client that has not taken the whole answer long after the upstream had to be through.
     """
     headers = [*answer.headers, *_declared(exchange)]
     exchange.is_answering = True
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     try:
-        while chunk := await answer.read():
-            settle.chunk_passed(parts, exchange, chunk)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        async with asyncio.timeout(parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS):
+            while chunk := await answer.read():
+                settle.chunk_passed(parts, exchange, chunk)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    except TimeoutError:
+        settle.client_left(parts, exchange)
     except UpstreamError as error:
         settle.upstream_broke(parts, exchange)
-        if exchange.observer is None:
-            raise
-        await send({"type": "http.response.body", "body": error_event(as_gateway_error(error))})
-        return
-    settle.answered(parts, exchange)
-    await send({"type": "http.response.body", "body": b""})
+        if exchange.observer is not None:
+            event = error_event(as_gateway_error(error, parts.models.engine))
+            await send({"type": "http.response.body", "body": event})
+    else:
+        settle.answered(parts, exchange)
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:
@@ -68,14 +74,12 @@ def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:
     )
 
 
-async def send_json(body: bytes, exchange: Exchange, send: Send) -> None:
-    """A small answer of the gateway's own."""
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-request-id", echoed_id(exchange)),
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+async def send_whole(
+    status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, exchange: Exchange, send: Send
+) -> None:
+    """An answer that is already there to its last byte."""
+    with_id = [*headers, (b"x-request-id", echoed_id(exchange))]
+    await send({"type": "http.response.start", "status": status, "headers": with_id})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -85,12 +89,12 @@ async def send_refusal(
     arrival: Arrival,
     receive: Receive,
     send: Send,
-    overload_status: int | None = None,
+    overload_status: int | None,
 ) -> None:
     """One small answer. A large upload is read to its end first: closing early makes HTTP clients lose the answer."""
-    is_read = exchange.has_received or await _drained(error, arrival, receive)
+    is_read = exchange.received is not None or await _drained(error, arrival, receive)
     headers = [*error_headers(error, random.random()), *_about(exchange)]  # noqa: S311 - spreads clients only
-    if not is_read:
+    if not is_read or error.reason is Reason.DRAINING:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": error_status(error, overload_status), "headers": headers})
     await send({"type": "http.response.body", "body": error_body(error)})
@@ -102,10 +106,12 @@ async def _drained(error: GatewayError, arrival: Arrival, receive: Receive) -> b
     What fits the kernel's buffer needs no reading: the server drops it by itself.
     """
     length = arrival.content_length
-    if length is not None and length <= _KERNEL_BUFFER_BYTES and error.code is not Code.REQUEST_TIMEOUT:
+    # Who was to wait for a word before sending may send the body or may not: nobody could tell what comes next.
+    if arrival.expects_continue or error.code is Code.REQUEST_TIMEOUT:
+        return False
+    if length is not None and length <= _KERNEL_BUFFER_BYTES:
         return True
-    is_hopeless = length is not None and length > _MOST_DRAINED_BYTES
-    if is_hopeless or arrival.expects_continue or error.code is Code.REQUEST_TIMEOUT:
+    if length is not None and length > _MOST_DRAINED_BYTES:
         return False
     left_bytes = _MOST_DRAINED_BYTES
     with contextlib.suppress(TimeoutError):

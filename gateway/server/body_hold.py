@@ -13,9 +13,8 @@ class BodyHold:
     def __init__(self, budget: ByteBudget, arrival: Arrival, limits: BodyLimits) -> None:
         # A body of unknown length may become as long as any; a coded one is held as it came and decoded.
         announced = limits.max_bytes if arrival.content_length is None else arrival.content_length
-        is_coded = arrival.content_encoding not in {b"", b"identity"}
         self._budget = budget
-        self._byte_count = announced + (limits.max_decoded_bytes if is_coded else 0)
+        self._byte_count = announced + (limits.max_decoded_bytes if arrival.is_coded else 0)
         self._is_held = False
 
     async def take(self, timeout_seconds: float) -> None:
@@ -23,6 +22,12 @@ class BodyHold:
         if not self._budget.try_acquire(self._byte_count):
             await self._budget.acquire(self._byte_count, timeout_seconds)
         self._is_held = True
+
+    def shrink(self, byte_count: int) -> None:
+        """The body has come and is only so long: chunked ones announce nothing, and decoded ones replace what came."""
+        if byte_count < self._byte_count:
+            self._budget.shrink(self._byte_count, byte_count)
+            self._byte_count = byte_count
 
     def release(self) -> None:
         if self._is_held:

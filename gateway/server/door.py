@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.server.receive import too_large
+from gateway.server.receive import CODINGS, too_large
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -29,6 +29,10 @@ class Arrival:
     resize_preset: str | None = None
     expects_continue: bool = False
     is_return: bool = False
+
+    @property
+    def is_coded(self) -> bool:
+        return self.content_encoding not in {b"", b"identity"}
 
     @property
     def is_json(self) -> bool:
@@ -65,6 +69,17 @@ def refuse_length(arrival: Arrival, max_body_bytes: int) -> None:
     """413 where the announced length is already over the limit."""
     if arrival.content_length is not None and arrival.content_length > max_body_bytes:
         raise too_large(arrival.content_length, max_body_bytes)
+
+
+def refuse_coding(arrival: Arrival) -> None:
+    """415 for a `Content-Encoding` that cannot be undone here."""
+    if arrival.is_coded and arrival.content_encoding not in CODINGS:
+        shown = arrival.content_encoding.decode("latin-1")[:100]
+        raise GatewayError(
+            Code.UNSUPPORTED_CONTENT_ENCODING,
+            f"Content-Encoding {shown!r} is not supported; use gzip, deflate or none.",
+            param="content-encoding",
+        )
 
 
 def refuse_media_type(arrival: Arrival) -> None:

@@ -1,14 +1,20 @@
 """`GET /v1/models` and `/v1/models/{id}`: the upstream's own list, and one entry of it, which vLLM does not serve."""
 
+import asyncio
+from http import HTTPStatus
+
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.pipeline import settle
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.story import as_gateway_error
-from gateway.server.answers import Send, relay, send_json
+from gateway.server.answers import Send, send_whole
 from gateway.upstream.client import Answer
-from gateway.upstream.errors import UpstreamError
+from gateway.upstream.errors import UpstreamError, UpstreamTimeoutError
+
+# A list is small and costs nothing: a server that is silent for so long will not give it.
+_LIST_SECONDS = 10.0
 
 
 class _Entry(msgspec.Struct):
@@ -21,29 +27,41 @@ class _List(msgspec.Struct):
 
 async def answer_models(parts: Parts, exchange: Exchange, send: Send) -> None:
     """Raises GatewayError 404 for an id that the upstream does not list, 502 to 504 where it gives no list."""
+    answer, body = await _asked(parts, exchange)
+    model_id = exchange.route.model_id
+    if model_id is None or answer.status != HTTPStatus.OK:
+        settle.answered(parts, exchange)
+        await send_whole(answer.status, answer.headers, body, exchange, send)
+    else:
+        entry = _entry(body, model_id)
+        settle.answered(parts, exchange)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(entry))]
+        await send_whole(answer.status, headers, entry, exchange, send)
+
+
+async def _asked(parts: Parts, exchange: Exchange) -> tuple[Answer, bytes]:
+    """The upstream's whole answer; the connection has been given back."""
     try:
-        answer = await parts.upstream.send("GET", "/v1/models", exchange.headers, None, request_id=exchange.request_id)
+        async with asyncio.timeout(_LIST_SECONDS):
+            answer = await parts.upstream.send(
+                "GET", "/v1/models", exchange.headers, None, request_id=exchange.request_id
+            )
+            try:
+                settle.head_arrived(exchange, answer)
+                return answer, await _read_all(answer)
+            finally:
+                answer.finish()
+    except TimeoutError:
+        silence = UpstreamTimeoutError(f"no list of models within {_LIST_SECONDS:.0f} s")
+        raise as_gateway_error(silence, parts.models.engine) from None
     except UpstreamError as error:
-        raise as_gateway_error(error) from error
-    try:
-        settle.head_arrived(exchange, answer)
-        if exchange.route.model_id is None or answer.status != 200:
-            await relay(parts, exchange, answer, send)
-        else:
-            entry = _entry(await _whole(answer), exchange.route.model_id)
-            settle.answered(parts, exchange)
-            await send_json(entry, exchange, send)
-    finally:
-        answer.finish()
+        raise as_gateway_error(error, parts.models.engine) from error
 
 
-async def _whole(answer: Answer) -> bytes:
+async def _read_all(answer: Answer) -> bytes:
     pieces = []
-    try:
-        while piece := await answer.read():
-            pieces.append(piece)
-    except UpstreamError as error:
-        raise as_gateway_error(error) from error
+    while piece := await answer.read():
+        pieces.append(piece)
     return b"".join(pieces)
 
 

@@ -17,7 +17,14 @@ from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
 from gateway.server.body_hold import BodyHold
-from gateway.server.door import Arrival, new_request_id, read_headers, refuse_length, refuse_media_type
+from gateway.server.door import (
+    Arrival,
+    new_request_id,
+    read_headers,
+    refuse_coding,
+    refuse_length,
+    refuse_media_type,
+)
 from gateway.server.models_route import answer_models
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
 from gateway.wire.routes import Kind, classify
@@ -34,7 +41,6 @@ class Door:
     body_budget: ByteBudget
     body_limits: BodyLimits
     wait_seconds: float
-    overload_status: int | None = None
 
 
 class Proxy:
@@ -62,7 +68,7 @@ class Proxy:
             await self._attend(exchange, arrival, receive, send)
         except GatewayError as error:
             settle.refused(self._parts, exchange, error)
-            await send_refusal(error, exchange, arrival, receive, send, self._door.overload_status)
+            await send_refusal(error, exchange, arrival, receive, send, self._parts.policies.overload_status)
         except ClientLeftError:
             settle.client_left(self._parts, exchange)
         except asyncio.CancelledError:
@@ -101,6 +107,7 @@ class Proxy:
                 retry_after_seconds=1.0,
             )
         refuse_media_type(arrival)
+        refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
         self._parts.gate.refuse_if_full(arrival.content_length or 0, is_return=exchange.is_return)
 
@@ -111,6 +118,7 @@ class Proxy:
             await body_hold.take(self._door.wait_seconds)
             exchange.body = await self._receive(exchange, arrival, receive)
             exchange.body_bytes = len(exchange.body)
+            body_hold.shrink(exchange.body_bytes)
             watch = asyncio.create_task(_watch(exchange, receive, _current_task()))
             try:
                 answer = await serve(self._parts, exchange)
@@ -129,8 +137,11 @@ class Proxy:
     async def _receive(self, exchange: Exchange, arrival: Arrival, receive: Receive) -> bytes | bytearray:
         limits = self._door.body_limits
         body = await receive_body(receive, arrival.content_length, limits)
-        exchange.has_received = True
-        return decode_body(body, arrival.content_encoding, limits.max_decoded_bytes)
+        exchange.received = self._parts.clock()
+        if not arrival.is_coded:
+            return body
+        exchange.headers = [pair for pair in exchange.headers if pair[0] != b"content-encoding"]
+        return await decode_body(body, arrival.content_encoding, limits.max_decoded_bytes)
 
 
 async def _watch(exchange: Exchange, receive: Receive, task: "asyncio.Task[Any]") -> None:

@@ -17,6 +17,7 @@ Receive = Callable[[], Awaitable[Message]]
 
 GRACE_SECONDS = 10.0
 _WINDOW_BITS = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
+CODINGS = frozenset(_WINDOW_BITS)
 
 
 class ClientLeftError(Exception):
@@ -25,7 +26,9 @@ class ClientLeftError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """`max_bytes` on the wire and after decoding; `min_bytes_per_second` after a grace of ten seconds (0: any)."""
+    """`max_bytes` on the wire, `max_decoded_bytes` after it; `min_bytes_per_second` after a grace of ten seconds
+    (0: take your time).
+    """
 
     max_bytes: int
     max_decoded_bytes: int
@@ -41,7 +44,7 @@ async def receive_body(receive: Receive, content_length: int | None, limits: Bod
     start = loop.time()
     at_bytes = 0
     try:
-        async with asyncio.timeout(GRACE_SECONDS) as deadline:
+        async with asyncio.timeout(GRACE_SECONDS if limits.min_bytes_per_second else None) as deadline:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientLeftError
@@ -73,15 +76,12 @@ async def receive_body(receive: Receive, content_length: int | None, limits: Bod
         ) from None
 
 
-def decode_body(body: bytes | bytearray, coding: bytes, max_decoded_bytes: int) -> bytes | bytearray:
-    """Undo `Content-Encoding`. Raises 415 for codings that are not gzip, deflate or identity, 400 for damaged data."""
-    if coding in {b"", b"identity"}:
-        return body
-    if coding not in _WINDOW_BITS:
-        raise GatewayError(
-            Code.UNSUPPORTED_CONTENT_ENCODING,
-            f"Content-Encoding {coding.decode('latin-1')!r} is not supported; use gzip, deflate or none.",
-        )
+async def decode_body(body: bytes | bytearray, coding: bytes, max_decoded_bytes: int) -> bytes | bytearray:
+    """Undo one of `CODINGS`, in a thread. Raises GatewayError 413 for what becomes too long, 400 for damaged data."""
+    return await asyncio.to_thread(_inflate, body, coding, max_decoded_bytes)
+
+
+def _inflate(body: bytes | bytearray, coding: bytes, max_decoded_bytes: int) -> bytes:
     decoder = zlib.decompressobj(_WINDOW_BITS[coding])
     try:
         decoded = decoder.decompress(body, max_decoded_bytes + 1)

@@ -174,6 +174,17 @@ class TestCancelling:
         assert budget.statistics().held == 0
 
 
+async def test_what_turns_out_smaller_keeps_only_that_and_lets_the_next_one_in(budget):
+    assert budget.try_acquire(12 * MIB)
+    next_one = await waiting(budget, 12 * MIB)
+    budget.shrink(12 * MIB, 100)
+    assert await done(next_one) == [True]
+    assert budget.statistics().held == 12 * MIB + 100
+    budget.release(100)
+    budget.release(12 * MIB)
+    assert budget.statistics().held == 0
+
+
 async def test_any_mixture_leaves_nothing_behind(budget, clock):
     dice = random.Random(3)
     peak = 0
