@@ -25,8 +25,9 @@ def load(file: bytes, info: ImageInfo, wanted: Size) -> ImageFile.ImageFile:
     Raises any of CLIENT_FAULTS, also where the pixels are of another size than the header said.
     """
     picture = open_picture(file, info.format)
+    # Before memory is taken for them: a second PNG header, for one, would count in Pillow and not in the probe.
+    _check_size(picture, info.stored, info.size)
     if info.format is ImageFormat.JPEG:
-        _check_size(picture, info.stored)
         turned = wanted if info.size == info.stored else wanted.transposed
         picture.draft(None, (max(turned.width, 1), max(turned.height, 1)))
         picture.load()
@@ -40,6 +41,6 @@ def is_turned_by_decoder(info: ImageInfo) -> bool:
     return info.format is ImageFormat.TIFF
 
 
-def _check_size(picture: ImageFile.ImageFile, expected: Size) -> None:
-    if picture.size != (expected.width, expected.height):
-        raise ValueError(f"the header says {expected}, the pixels are {Size(*picture.size)}")
+def _check_size(picture: ImageFile.ImageFile, *expected: Size) -> None:
+    if Size(*picture.size) not in expected:
+        raise ValueError(f"the header says {expected[0]}, the pixels are {Size(*picture.size)}")

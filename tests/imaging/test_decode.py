@@ -61,3 +61,11 @@ def test_pixels_of_another_size_than_the_header_are_refused():
     file = encoded(picture(40, 30))
     with pytest.raises(GatewayError, match="the header says 30x40, the pixels are 40x30"):
         verify(file, info_of(encoded(picture(30, 40))))
+
+
+def test_a_second_header_takes_no_memory(monkeypatch):
+    small, large = encoded(picture(40, 30)), encoded(picture(400, 300))
+    two_headers = small[:33] + large[8:]
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("pixels were asked for"))
+    with pytest.raises(GatewayError, match="the header says 40x30, the pixels are 400x300"):
+        verify(two_headers, info_of(two_headers))

@@ -10,6 +10,7 @@ from PIL import ImageFile
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
+from gateway.imaging.header.av1 import check_frames
 from gateway.imaging.header.base import BrokenHeaderError, Header
 from gateway.imaging.header.exif import orientation_in_pillow
 from gateway.imaging.header.png import SIGNATURE
@@ -29,9 +30,12 @@ def read_opened(file: bytes, image_format: ImageFormat) -> Header:
             _check_icons(file)
         elif image_format is ImageFormat.TIFF:
             _check_directory(file)
-        return _header(open_picture(file, image_format), image_format)
+        header = _header(open_picture(file, image_format), image_format)
+        if image_format is ImageFormat.AVIF:
+            check_frames(file, header.stored)
     except CLIENT_FAULTS as fault:
         raise BrokenHeaderError(str(fault)) from fault
+    return header
 
 
 def _header(picture: ImageFile.ImageFile, image_format: ImageFormat) -> Header:

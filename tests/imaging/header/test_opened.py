@@ -97,3 +97,11 @@ def test_no_pixel_of_a_large_bitmap_is_touched():
     struct.pack_into("<ii", header, 18, 60_000, 60_000)
 
     assert read_opened(bytes(header), ImageFormat.BMP).stored == Size(60_000, 60_000)
+
+
+def test_a_large_frame_in_a_small_container_is_refused():
+    file = bytearray(encoded(picture(320, 240), "AVIF", speed=10))
+    struct.pack_into(">II", file, file.index(b"ispe") + 8, 64, 48)
+
+    with pytest.raises(BrokenHeaderError, match="it says 64x48 and holds a frame of 320x240"):
+        read_opened(bytes(file), ImageFormat.AVIF)
