@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from gateway.domain.cost import RequestCost
 from gateway.domain.image import ImagePlan
@@ -31,6 +32,16 @@ class Policies:
     queue_wait_seconds: float
     whole_answer_seconds: float
     overload_status: int | None = None
+
+
+class Rules(Protocol):
+    """The parts that decide what a request will cost; an engine and a loop are not among them."""
+
+    @property
+    def policies(self) -> Policies: ...
+
+    @property
+    def models(self) -> ModelTable: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from gateway.domain.quantities import Bounds
 from gateway.domain.queue import Ticket
 from gateway.domain.request import ImageRef, VisionRequest
 from gateway.domain.resize import plan_images, shrink_to_context
-from gateway.domain.trim import ContextRoom, TrimPolicy, plan_trim
+from gateway.domain.trim import ContextRoom, TrimPolicy, TrimReason, plan_trim
 from gateway.imaging.probe import probe
 from gateway.imaging.workers import Prepared
 from gateway.models.conversation import UncountableError
 from gateway.models.exact_text import ExactText, TextCount
 from gateway.models.served import Engine, ServedModel
-from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.rewriting import ImageSource, rewrite, slim_chat
 from gateway.upstream.client import Answer, Segment
 from gateway.upstream.errors import UpstreamDownError, UpstreamError, UpstreamTimeoutError
@@ -52,11 +52,14 @@ _LOADING_SECONDS = 15.0
 
 
 class Plan(NamedTuple):
-    """What is to be done: `sources` beside `plans`, one for each image that stays; ordinals of those that go."""
+    """What is to be done: `sources` beside `plans`, one for each image that stays; ordinals of those that go, and the
+    rule that asked for the most.
+    """
 
     sources: tuple[ImageSource, ...] = ()
     plans: tuple[ImagePlan, ...] = ()
     trimmed: tuple[int, ...] = ()
+    trim_reason: TrimReason | None = None
 
 
 async def serve(parts: Parts, exchange: Exchange) -> Answer:
@@ -65,18 +68,35 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     Raises GatewayError for every refusal. Whatever happens, what was taken is on `exchange.lease`; the caller owns
     both and settles them.
     """
-    request = exchange.request = _PARSERS[exchange.route.kind](exchange.body)
-    model = exchange.model = parts.models.served(request.model)
-    text = await count_text(exchange, request, model)
-    plan = plan_request(parts, exchange, request, model, text)
-    if plan.trimmed:
-        text = await count_text(exchange, request, model, plan.trimmed, parts.policies.trim.marker)
-    exchange.plans, exchange.trimmed = plan.plans, plan.trimmed
-    exchange.cost = cost_of(parts, exchange, request, model, plan, text)
-    await admit(parts, exchange, exchange.cost)
+    request = parse(exchange)
+    plan, cost = await price(parts, exchange, request)
+    await admit(parts, exchange, cost)
     prepared = await transform(parts, exchange, plan)
     body = rewrite(exchange.body, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
     return await send(parts, exchange, request, body)
+
+
+def parse(exchange: Exchange) -> VisionRequest:
+    """Step 2. Raises GatewayError 400."""
+    exchange.request = _PARSERS[exchange.route.kind](exchange.body)
+    return exchange.request
+
+
+async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
+    """Steps 3 to 5: what would be sent, and its whole cost. Needs no engine, so `vlm-gateway estimate` runs it too.
+
+    Raises GatewayError 400; one that never fits leaves its plan and cost on the exchange.
+    """
+    model = exchange.model = rules.models.served(request.model)
+    text = await count_text(exchange, request, model)
+    plan = plan_request(rules, exchange, request, model, text)
+    if plan.trimmed:
+        text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
+    exchange.plans, exchange.trimmed = plan.plans, plan.trimmed
+    cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
+    if not model.is_assumed:
+        refuse_what_never_fits(cost, rules.models.limits(model), model.family)
+    return plan, cost
 
 
 async def count_text(
@@ -100,7 +120,7 @@ def _count(counter: ExactText, chat: bytes) -> TextCount:
     return counter.count(msgspec.json.decode(chat))
 
 
-def plan_request(parts: Parts, exchange: Exchange, request: VisionRequest, model: ServedModel, text: Bounds) -> Plan:
+def plan_request(rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, text: Bounds) -> Plan:
     """Which images go and how large the others are sent. Pure but for reading headers of the images that stay.
 
     What the count rule drops is not looked at: an old picture that is damaged must not end the conversation.
@@ -108,31 +128,34 @@ def plan_request(parts: Parts, exchange: Exchange, request: VisionRequest, model
     """
     if not request.images:
         return Plan()
-    _refuse_crowded_turn(parts.policies.max_images_per_turn, request)
-    trim = _trim_policy(parts)
-    resize = parts.policies.resize.for_request(exchange.resize_preset)
+    _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
+    trim = _trim_policy(rules)
+    resize = rules.policies.resize.for_request(exchange.resize_preset)
     unpriced = [0] * len(request.images)
-    dropped = set(plan_trim(request.messages, unpriced, None, trim).dropped)
-    sources = [_look_at(parts, exchange.body, ref) for ref in request.images if ref.ordinal not in dropped]
+    trimmed = plan_trim(request.messages, unpriced, None, trim)
+    dropped = set(trimmed.dropped)
+    sources = [_look_at(rules, exchange.body, ref) for ref in request.images if ref.ordinal not in dropped]
     plans = plan_images([s.info for s in sources], [s.ref for s in sources], resize, model.family)
-    room = _context_room(parts, request, model, text)
+    room = _context_room(rules, request, model, text)
     if room is not None:
         prices = dict.fromkeys(range(len(request.images)), 0)
         prices |= {plan.ordinal: model.family.tokens(plan.target).prompt for plan in plans}
-        dropped |= set(plan_trim(request.messages, list(prices.values()), room, trim).dropped)
+        trimmed = plan_trim(request.messages, list(prices.values()), room, trim)
+        dropped |= set(trimmed.dropped)
         plans = tuple(plan for plan in plans if plan.ordinal not in dropped)
         plans = shrink_to_context(plans, room, resize, model.family)
-    return Plan(tuple(source for source in sources if source.ref.ordinal not in dropped), plans, tuple(sorted(dropped)))
+    kept = tuple(source for source in sources if source.ref.ordinal not in dropped)
+    return Plan(kept, plans, tuple(sorted(dropped)), trimmed.reason)
 
 
 def cost_of(
-    parts: Parts, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
+    rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
 ) -> RequestCost:
-    """The whole cost. Raises GatewayError 400 for what this engine could not serve even when idle."""
-    limits = parts.models.limits(model)
+    """The whole cost, whether it fits or not."""
+    limits = rules.models.limits(model)
     image_tokens = [model.family.tokens(image.target) for image in plan.plans]
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
-    cost = estimate(
+    return estimate(
         request,
         plan.plans,
         image_tokens,
@@ -141,9 +164,6 @@ def cost_of(
         limits=limits,
         body_bytes=exchange.body_bytes,
     )
-    if not model.is_assumed:
-        refuse_what_never_fits(cost, limits, model.family)
-    return cost
 
 
 async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
@@ -209,9 +229,9 @@ def as_gateway_error(error: UpstreamError, engine: Engine) -> GatewayError:
     return GatewayError(Code.UPSTREAM_ERROR, f"The model server broke off: {error}")
 
 
-def _look_at(parts: Parts, body: bytes | bytearray, ref: ImageRef) -> ImageSource:
+def _look_at(rules: Rules, body: bytes | bytearray, ref: ImageRef) -> ImageSource:
     url = read_data_url(body, ref)
-    return ImageSource(ref, url, probe(url.file, parts.policies.images, ref.param))
+    return ImageSource(ref, url, probe(url.file, rules.policies.images, ref.param))
 
 
 def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
@@ -226,19 +246,19 @@ def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
         )
 
 
-def _trim_policy(parts: Parts) -> TrimPolicy:
-    return replace(parts.policies.trim, image_limit=parts.models.engine.image_limit.value)
+def _trim_policy(rules: Rules) -> TrimPolicy:
+    return replace(rules.policies.trim, image_limit=rules.models.engine.image_limit.value)
 
 
-def _context_room(parts: Parts, request: VisionRequest, model: ServedModel, text: Bounds) -> ContextRoom | None:
-    limits = parts.models.limits(model)
+def _context_room(rules: Rules, request: VisionRequest, model: ServedModel, text: Bounds) -> ContextRoom | None:
+    limits = rules.models.limits(model)
     known = [limit for limit in (limits.max_model_len, limits.kv_pool_tokens) if limit is not None]
     if model.is_assumed or not known:
         return None
     # A learned ratio moves; what is trimmed must not move with it, or the kept prefix changes from turn to turn.
     is_exact = text.lower == text.upper
     fixed = text if is_exact else text_bounds(request.text_bytes, len(request.messages), _TRIM_BYTES_PER_TOKEN)
-    return ContextRoom(min(known), fixed.expected, request.max_tokens, len(parts.policies.trim.marker.encode()))
+    return ContextRoom(min(known), fixed.expected, request.max_tokens, len(rules.policies.trim.marker.encode()))
 
 
 async def _all_of(jobs: Sequence[Coroutine[None, None, Prepared | None]]) -> list[Prepared | None]:
