@@ -26,6 +26,7 @@ GROWTH_STEP_TOKENS = 64
 # opening of the answer, instructions for tools). Lower bounds are 0: a template may write nothing.
 _PER_MESSAGE = Bounds(0, 5, 16)
 _PER_CONVERSATION = Bounds(0, 8, 512)
+_NO_TOKENS = Bounds.exact(0)
 
 
 def _ceil_div(dividend: int, divisor: int) -> int:
@@ -133,8 +134,13 @@ def text_bounds(text_bytes: int, message_count: int, bytes_per_token: float) -> 
 def template_tokens(message_count: int) -> Bounds:
     """Tokens that the chat template adds to `message_count` messages; none to plain prompts."""
     if not message_count:
-        return Bounds.exact(0)
-    return Bounds(*(once + message_count * each for once, each in zip(_PER_CONVERSATION, _PER_MESSAGE, strict=True)))
+        return _NO_TOKENS
+    each, once = _PER_MESSAGE, _PER_CONVERSATION
+    return Bounds(
+        once.lower + message_count * each.lower,
+        once.expected + message_count * each.expected,
+        once.upper + message_count * each.upper,
+    )
 
 
 def kv_blocks_needed(

@@ -46,6 +46,8 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
         async with asyncio.timeout(parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS):
             while chunk := await answer.read():
                 settle.chunk_passed(parts, exchange, chunk)
+                if answer.is_complete:
+                    break
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
     except TimeoutError:
         settle.client_left(parts, exchange)
@@ -56,7 +58,7 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
             await send({"type": "http.response.body", "body": event})
     else:
         settle.answered(parts, exchange)
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": chunk})
 
 
 def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:

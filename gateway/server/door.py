@@ -15,6 +15,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _COUNT = re.compile(rb"[0-9]{1,19}")
+_JSON = b"application/json"
 _JSON_TYPES = re.compile(rb"application/(?:[a-z0-9.+-]*\+)?json\s*(?:;.*)?", re.IGNORECASE)
 
 
@@ -36,7 +37,7 @@ class Arrival:
 
     @property
     def is_json(self) -> bool:
-        return _JSON_TYPES.fullmatch(self.content_type) is not None
+        return self.content_type == _JSON or _JSON_TYPES.fullmatch(self.content_type) is not None
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Arrival:

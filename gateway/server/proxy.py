@@ -17,6 +17,7 @@ from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
 from gateway.server.body_hold import BodyHold
+from gateway.server.client_watch import ClientWatch, current_task
 from gateway.server.door import (
     Arrival,
     new_request_id,
@@ -76,7 +77,7 @@ class Proxy:
             if not exchange.is_abandoned:
                 raise
             # The watcher cancelled this task on behalf of the client: the cancellation has done its work.
-            _current_task().uncancel()
+            current_task().uncancel()
         except Exception:
             logger.exception("request %s met a fault of the gateway", exchange.request_id)
             settle.faulted(self._parts, exchange)
@@ -119,14 +120,14 @@ class Proxy:
             exchange.body = await self._receive(exchange, arrival, receive)
             exchange.body_bytes = len(exchange.body)
             body_hold.shrink(exchange.body_bytes)
-            watch = asyncio.create_task(_watch(exchange, receive, _current_task()))
+            watch = ClientWatch(exchange, receive)
             try:
                 answer = await serve(self._parts, exchange)
                 settle.head_arrived(exchange, answer)
                 body_hold.release()
                 await relay(self._parts, exchange, answer, send)
             finally:
-                watch.cancel()
+                watch.stop()
         finally:
             if answer is not None:
                 answer.finish()
@@ -142,21 +143,6 @@ class Proxy:
             return body
         exchange.headers = [pair for pair in exchange.headers if pair[0] != b"content-encoding"]
         return await decode_body(body, arrival.content_encoding, limits.max_decoded_bytes)
-
-
-async def _watch(exchange: Exchange, receive: Receive, task: "asyncio.Task[Any]") -> None:
-    """Cancel the request's task when its client goes: a place in the queue or at the engine must not outlive it."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    if not exchange.is_settled:
-        exchange.is_abandoned = True
-        task.cancel()
-
-
-def _current_task() -> "asyncio.Task[Any]":
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-    return task
 
 
 def _fault(exchange: Exchange) -> GatewayError:

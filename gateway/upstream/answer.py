@@ -51,6 +51,11 @@ class Answer:
         """Whether the connection had served another request before."""
         return self._call.is_reused
 
+    @property
+    def is_complete(self) -> bool:
+        """All of it has been read, as far as is known without waiting."""
+        return self._response.content.at_eof()
+
     async def read(self) -> bytes:
         """Whatever has come since the last call, waiting for at least a byte; empty at the end.
 

@@ -36,6 +36,8 @@ def success_headers(
 
 def declare_images(plans: Sequence[ImagePlan], trimmed: Collection[int], encoded_anew: Collection[int] = ()) -> bytes:
     """The value of `x-gateway-images`; empty where no image was changed."""
+    if not plans and not trimmed:
+        return b""
     entries = {ordinal: f"{ordinal};{ImageAction.TRIMMED}" for ordinal in trimmed}
     for plan in plans:
         if plan.is_resized:

@@ -43,15 +43,29 @@ class WireUsage(msgspec.Struct, gc=False):
         )
 
 
+class _Answer(msgspec.Struct, gc=False):
+    usage: WireUsage | None = None
+
+
 _KEY = b'"usage":'
 _json_decoder = json.JSONDecoder()
+_whole_decoder = msgspec.json.Decoder(_Answer)
 
 
 def usage_of(body_tail: bytes) -> Usage | None:
     """Usage of a whole answer, from its last bytes; None where they hold none.
 
-    Exact: inside a JSON string every quote is escaped, so the key cannot be part of an answer's text.
+    Most answers are short, so their tail is all of them and can be parsed as it is. Of longer ones the key is
+    searched, which is exact: inside a JSON string every quote is escaped, so it cannot be part of an answer's text.
     """
+    try:
+        usage = _whole_decoder.decode(body_tail).usage
+    except msgspec.DecodeError:
+        return _usage_in(body_tail)
+    return usage.as_usage() if usage else None
+
+
+def _usage_in(body_tail: bytes) -> Usage | None:
     start = body_tail.rfind(_KEY)
     if start < 0:
         return None

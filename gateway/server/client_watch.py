@@ -1,0 +1,47 @@
+"""Notices that a client has gone while its request waits: in the queue, for the upstream, between two events."""
+
+import asyncio
+from typing import Any
+
+from gateway.pipeline.exchange import Exchange
+from gateway.server.receive import Receive
+
+# Most answers are through by then, and a task for each of them would cost more than all decisions together.
+_BEGIN_SECONDS = 0.02
+
+
+class ClientWatch:
+    """From its making until `stop`: cancels the present task when the client goes, so that nothing outlives it.
+
+    Only for a request whose body has been received; nobody else may call `receive` meanwhile.
+    """
+
+    __slots__ = ("_exchange", "_receive", "_task", "_timer", "_watched")
+
+    def __init__(self, exchange: Exchange, receive: Receive) -> None:
+        self._exchange = exchange
+        self._receive = receive
+        self._watched = current_task()
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._begin)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._exchange.is_settled:
+            self._exchange.is_abandoned = True
+            self._watched.cancel()
+
+
+def current_task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    return task
