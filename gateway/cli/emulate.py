@@ -25,43 +25,47 @@ class Profile(StrEnum):
     fast = "fast"
 
 
+MaxModelLen = Annotated[int, typer.Option(help="Context length. Prompt, its image tokens and the answer share it.")]
+NumGpuBlocks = Annotated[
+    int,
+    typer.Option(
+        help="KV cache in blocks; one is kept back. Too few make requests wait and be preempted, and a prompt larger "
+        "than all of them blocks the queue for ever, as in vLLM."
+    ),
+]
+MaxNumBatchedTokens = Annotated[
+    int, typer.Option(help="Prompt tokens and answers worked on in one step; longer prompts are cut into chunks.")
+]
+MaxNumQueuedReqs = Annotated[
+    int | None, typer.Option(help="vLLM's own load shedding: 503 beyond so many unfinished. Default: no limit.")
+]
+MaxPixels = Annotated[
+    int | None, typer.Option(help="Largest area an image keeps (`--mm-processor-kwargs`). Default: the family's.")
+]
+Details = Annotated[bool, typer.Option(help="Report cached and image tokens in usage.")]
+Speed = Annotated[Profile, typer.Option(help="small-gpu: realistic waiting. fast: work takes no time, for load tests.")]
+StepCostFactor = Annotated[
+    float, typer.Option(help="Factor on the time of each engine step: 2 is half as fast, 0 takes no time.", min=0)
+]
+
+
 def emulate(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8000,
     model: Annotated[str, typer.Option(help="Name that /v1/models tells and that requests ask for.")] = "tiny",
     family: Annotated[Family, typer.Option(help="Decides how many tokens an image becomes.")] = Family.qwen2_5_vl,
-    max_model_len: Annotated[
-        int, typer.Option(help="Context length. Prompt, its image tokens and the answer share it.")
-    ] = 32_768,
-    num_gpu_blocks: Annotated[
-        int,
-        typer.Option(
-            help="KV cache in blocks; one is kept back. Too few make requests wait and be preempted, and a prompt "
-            "larger than all of them blocks the queue for ever, as in vLLM."
-        ),
-    ] = 8_192,
+    max_model_len: MaxModelLen = 32_768,
+    num_gpu_blocks: NumGpuBlocks = 8_192,
     block_size: Annotated[int, typer.Option(help="Tokens in a KV block: 16 on most GPUs, 128 on CPU.")] = 16,
     max_num_seqs: Annotated[int, typer.Option(help="Answers generated at the same time.")] = 256,
-    max_num_batched_tokens: Annotated[
-        int, typer.Option(help="Prompt tokens and answers worked on in one step; longer prompts are cut into chunks.")
-    ] = 2_048,
+    max_num_batched_tokens: MaxNumBatchedTokens = 2_048,
     image_limit: Annotated[int, typer.Option(help="Images in one request, over all its turns.")] = 999,
-    max_num_queued_reqs: Annotated[
-        int | None, typer.Option(help="vLLM's own load shedding: 503 beyond so many unfinished. Default: no limit.")
-    ] = None,
-    max_pixels: Annotated[
-        int | None, typer.Option(help="Largest area an image keeps (`--mm-processor-kwargs`). Default: the family's.")
-    ] = None,
+    max_num_queued_reqs: MaxNumQueuedReqs = None,
+    max_pixels: MaxPixels = None,
     prefix_caching: Annotated[bool, typer.Option(help="Share KV blocks between equal prompt beginnings.")] = True,
-    enable_prompt_tokens_details: Annotated[
-        bool, typer.Option(help="Report cached and image tokens in usage.")
-    ] = False,
-    profile: Annotated[
-        Profile, typer.Option(help="small-gpu: realistic waiting. fast: work takes no time, for load tests.")
-    ] = Profile.small_gpu,
-    step_cost: Annotated[
-        float, typer.Option(help="Factor on the time of each engine step: 2 is half as fast, 0 takes no time.", min=0)
-    ] = 1.0,
+    enable_prompt_tokens_details: Details = False,
+    profile: Speed = Profile.small_gpu,
+    step_cost: StepCostFactor = 1.0,
 ) -> None:
     """Serve a stand-in for vLLM 0.32: its routes, errors, metrics and queueing, with made-up answers.
 

@@ -1,8 +1,9 @@
 """A stand-in for vLLM 0.32 that keeps its HTTP contract. Imports nothing from the rest of gateway.
 
-Layers, pure first: kv, encoder_cache, engine (a clock is handed in) and statistics simulate; tokens, template,
-content, vision and pictures turn a request into a prompt; driver paces the engine; application and the rest of the
-HTTP files are a bare ASGI shell; serve starts it.
+Layers, pure first: kv, encoder_cache, engine (a clock is handed in) and statistics simulate; tokens, content, vision,
+pictures and prompt turn a request into token ids; driver and preprocessing add time; answers, errors, schema and
+metrics write what goes over the wire; generation, tokenization, application and exchange are a bare ASGI shell; serve
+starts it.
 
 It checks the gateway, so it counts tokens and reads pictures by its own means. A captured vLLM 0.32.0 is the truth.
 Where the emulator differs on purpose:
@@ -17,6 +18,8 @@ Where the emulator differs on purpose:
 - Ignored: `seed`, `stop`, `logprobs` (checked, never answered), `tools`, `response_format`, `truncate_prompt_tokens`,
   `priority`, `use_beam_search`, `echo`, `chat_template`.
 - Text is one token a byte with the chat template of a minimal Qwen model; every family shares it.
+- Answers are syllables that follow from the body; without `max_tokens` their length is drawn from a seeded lognormal.
+- The prefix cache keeps full blocks of prompts only, not of answers. `/tokenize` fills the processor cache like chat.
 - Metrics: all `vllm:*` series and `http_requests_total`; not the other `http_*`, `python_*` and `process_*` series.
 - The deviations a test switches on: `x-emulator-output-tokens` and `/emulator/faults` (see faults.py).
 """

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from gateway.emulator.tokens import FIRST_SYLLABLE, IM_END, SYLLABLE_TEXTS
 
 FINGERPRINT = "vllm-0.32.0-emulated"
@@ -138,8 +140,8 @@ _FINGERPRINT_TAIL = f',"system_fingerprint":"{FINGERPRINT}"}}\n\n'
 
 
 def _event_head(request_id: str, kind: str, created: int, model: str) -> str:
-    named = f'"id":{json.dumps(request_id)},"object":"{kind}","created":{created},"model":{json.dumps(model)}'
-    return f'data: {{{named},"choices":['
+    named = dump({"id": request_id, "object": kind, "created": created, "model": model}).decode()
+    return f'data: {named[:-1]},"choices":['
 
 
 def _running(usage: Usage | None) -> str:
@@ -213,4 +215,4 @@ def _body(
 
 def dump(value: object) -> bytes:
     """JSON as the web framework writes it: compact, non-ASCII unescaped."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return msgspec.json.encode(value)
