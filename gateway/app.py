@@ -7,31 +7,29 @@ import asyncio
 import platform
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from gateway import __version__
-from gateway.domain.learning import LearnedLimit, PreprocessRate
+from gateway.domain.learning import PreprocessRate
 from gateway.domain.queue import QueuePolicy
-from gateway.domain.resize import Fit, Preset, ResizePolicy
-from gateway.domain.trim import TrimMode, TrimPolicy
-from gateway.imaging.limits import ImageLimits
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.ledger.gate import Gate
-from gateway.ledger.host_memory import memory_limit_bytes, quarter_share, usable_cores
+from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
 from gateway.ledger.local import LocalLedger
 from gateway.models.configure import configured_model
-from gateway.models.served import Engine, ModelTable, ServedModel
-from gateway.pipeline.exchange import Parts, Policies
+from gateway.models.served import ModelTable, ServedModel
+from gateway.pipeline.exchange import Parts
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.gauges import gauge_readers
+from gateway.policies import ByteBudgets, body_limits_of, engine_of, policies_of
 from gateway.server.answers import Send
 from gateway.server.control import create_control_app
 from gateway.server.proxy import Door, Proxy, Scope
-from gateway.server.receive import BodyLimits, Receive
+from gateway.server.receive import Receive
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
@@ -39,7 +37,6 @@ from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
 from gateway.upstream.poll import Poller
 from gateway.upstream.state import PollPace
 
-_CACHE_SHARE = 20  # all image caches together get a twentieth of the memory limit
 _FREE_SEQUENCES = 128
 CONTROL_PATHS = frozenset(
     {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
@@ -71,10 +68,13 @@ class Running:
 
 
 class Application:
-    """The ASGI application. `mistakes` of the settings that only show when files are read are raised at once."""
+    """The ASGI application. Mistakes of the settings that only show when files are read are raised at once
+    (ModelSettingsError). `write_log` takes the lines of the request log; None: standard output.
+    """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, write_log: Callable[[bytes], None] | None = None) -> None:
         self._settings = settings
+        self._write_log = write_log
         self._models: list[ServedModel] = [
             configured_model(m.name, family=m.family, folder=m.folder, processor=m.processor) for m in settings.models
         ]
@@ -127,7 +127,7 @@ class Application:
     async def running(self) -> AsyncIterator[None]:
         """Everything started, in the order of need; stopped in reverse whatever happens."""
         async with AsyncExitStack() as stack:
-            self._running = await _start(self._settings, self._models, stack)
+            self._running = await _start(self._settings, self._models, self._write_log, stack)
             stack.callback(self._stopped)
             yield
 
@@ -148,29 +148,31 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _start(settings: Settings, models: list[ServedModel], stack: AsyncExitStack) -> Running:
+async def _start(
+    settings: Settings,
+    models: list[ServedModel],
+    write_log: Callable[[bytes], None] | None,
+    stack: AsyncExitStack,
+) -> Running:
     loop = asyncio.get_running_loop()
-    limit_bytes = memory_limit_bytes()
-    body_budget = ByteBudget(
-        settings.budget.body_bytes or quarter_share(limit_bytes), purpose="request bodies", call_later=loop.call_later
-    )
-    decode_bytes = settings.budget.decode_bytes or quarter_share(limit_bytes)
-    decode_budget = ByteBudget(decode_bytes, purpose="decoding images", call_later=loop.call_later)
+    budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
+    body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=loop.call_later)
+    decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=loop.call_later)
     metrics = Metrics([model.name for model in models])
     metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
-    table = ModelTable(models, _engine(settings))
-    gate = _gate(settings, body_budget.statistics().capacity, loop)
+    table = ModelTable(models, engine_of(settings))
+    gate = _gate(settings, budgets.body_bytes, loop)
     url = str(settings.upstream.url)
     upstream = UpstreamClient(url, _timeouts(settings))
     images = ImageWorkers(
         threads=usable_cores(),
         decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
-        cache_bytes=limit_bytes // _CACHE_SHARE,
+        cache_bytes=budgets.cache_bytes,
         verify=settings.images.verify,
     )
-    log = RequestLog(is_on=settings.log.requests)
+    log = RequestLog(write_log, is_on=settings.log.requests)
     parts = Parts(
-        policies=_policies(settings, decode_bytes),
+        policies=policies_of(settings, budgets),
         models=table,
         images=images,
         gate=gate,
@@ -198,43 +200,8 @@ async def _start(settings: Settings, models: list[ServedModel], stack: AsyncExit
     ):
         await start()
         stack.push_async_callback(stop)
-    door = Door(seats, body_budget, _body_limits(settings, body_budget), settings.queue.wait_seconds)
+    door = Door(seats, body_budget, body_limits_of(settings, budgets), settings.queue.wait_seconds)
     return Running(Proxy(parts, door), poller, metrics, seats)
-
-
-def _policies(settings: Settings, decode_bytes: int) -> Policies:
-    images, resize, history = settings.images, settings.resize, settings.history
-    return Policies(
-        images=ImageLimits(
-            max_bytes=images.max_bytes,
-            max_pixels=images.max_pixels,
-            max_scaled_jpeg_pixels=images.jpeg_pixels,
-            decode_bytes=decode_bytes,
-            max_aspect_ratio=images.max_aspect_ratio,
-            formats=images.formats,
-        ),
-        resize=ResizePolicy(
-            max_tokens_per_image=resize.max_tokens_per_image,
-            max_tokens_per_request=resize.max_tokens_per_request,
-            preset=None if resize.preset == "off" else Preset(resize.preset),
-            fit=Fit(resize.fit),
-            honour_detail=resize.honour_detail,
-            min_side=images.min_side,
-        ),
-        trim=TrimPolicy(mode=TrimMode(history.mode), keep=history.keep, grid=history.grid, marker=history.marker),
-        max_images_per_turn=images.max_per_turn,
-        queue_wait_seconds=settings.queue.wait_seconds,
-        whole_answer_seconds=settings.upstream.total_timeout_seconds,
-        overload_status=settings.server.overload_status,
-    )
-
-
-def _engine(settings: Settings) -> Engine:
-    return Engine(
-        image_limit=LearnedLimit(settings.images.max_forwarded),
-        encoder_tokens=LearnedLimit(settings.budget.encoder_tokens),
-        kv_blocks=settings.budget.kv_blocks,
-    )
 
 
 def _gate(settings: Settings, body_bytes: int, loop: asyncio.AbstractEventLoop) -> Gate:
@@ -258,13 +225,4 @@ def _timeouts(settings: Settings) -> UpstreamTimeouts:
         first_event_seconds=upstream.first_byte_timeout_seconds,
         gap_seconds=upstream.gap_timeout_seconds,
         whole_seconds=upstream.total_timeout_seconds,
-    )
-
-
-def _body_limits(settings: Settings, budget: ByteBudget) -> BodyLimits:
-    server = settings.server
-    # A body that took more than half of the memory would keep all others out for as long as it is held.
-    half = budget.statistics().capacity // 2
-    return BodyLimits(
-        min(server.max_body_bytes, half), min(server.max_decoded_body_bytes, half), server.body_min_bytes_per_second
     )

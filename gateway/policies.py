@@ -1,0 +1,164 @@
+"""From settings to what the deciders take: policies, derived byte budgets, and the limits that cannot all hold.
+
+Used by every command that decides as the gateway does: serve, check and estimate. Only arithmetic; app.py makes the
+objects.
+"""
+
+from dataclasses import dataclass
+
+from gateway.domain.image import ImageFormat
+from gateway.domain.learning import LearnedLimit
+from gateway.domain.resize import Fit, Preset, ResizePolicy
+from gateway.domain.trim import TrimMode, TrimPolicy
+from gateway.imaging.limits import ImageLimits
+from gateway.imaging.pillow import DECODABLE
+from gateway.ledger.host_memory import quarter_share
+from gateway.models.served import Engine
+from gateway.pipeline.exchange import Policies
+from gateway.server.receive import BodyLimits
+from gateway.settings import BudgetSettings, ImageSettings, Settings
+
+DECODE_BYTES = "budget.decode_bytes"
+_CACHE_SHARE = 20  # all image caches together get a twentieth of the memory limit
+
+
+@dataclass(frozen=True, slots=True)
+class ByteBudgets:
+    """Shares of `limit_bytes`, the memory that this process may use; those that the operator set are his."""
+
+    limit_bytes: int
+    body_bytes: int
+    decode_bytes: int
+    cache_bytes: int
+
+    @classmethod
+    def of(cls, budget: BudgetSettings, limit_bytes: int) -> "ByteBudgets":
+        quarter = quarter_share(limit_bytes)
+        return cls(
+            limit_bytes, budget.body_bytes or quarter, budget.decode_bytes or quarter, limit_bytes // _CACHE_SHARE
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PixelLimit:
+    """Most pixels that one format may have: `set_pixels` by its setting, `pixels` after `budget.decode_bytes`."""
+
+    format: ImageFormat
+    is_progressive: bool
+    setting: str
+    set_pixels: int
+    pixels: int
+
+    @property
+    def name(self) -> str:
+        return f"progressive {self.format}" if self.is_progressive else str(self.format)
+
+    @property
+    def is_cut(self) -> bool:
+        """The decode budget allows less than the setting."""
+        return self.pixels < self.set_pixels
+
+    @property
+    def bound_by(self) -> str:
+        return DECODE_BYTES if self.is_cut else self.setting
+
+
+def image_limits(images: ImageSettings, budgets: ByteBudgets) -> ImageLimits:
+    return ImageLimits(
+        max_bytes=images.max_bytes,
+        max_pixels=images.max_pixels,
+        max_scaled_jpeg_pixels=images.jpeg_pixels,
+        decode_bytes=budgets.decode_bytes,
+        max_aspect_ratio=images.max_aspect_ratio,
+        formats=images.formats,
+    )
+
+
+def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
+    """What the operator wants, as the story takes it."""
+    resize, history = settings.resize, settings.history
+    return Policies(
+        images=image_limits(settings.images, budgets),
+        resize=ResizePolicy(
+            max_tokens_per_image=resize.max_tokens_per_image,
+            max_tokens_per_request=resize.max_tokens_per_request,
+            preset=None if resize.preset == "off" else Preset(resize.preset),
+            fit=Fit(resize.fit),
+            honour_detail=resize.honour_detail,
+            min_side=settings.images.min_side,
+        ),
+        trim=TrimPolicy(mode=TrimMode(history.mode), keep=history.keep, grid=history.grid, marker=history.marker),
+        max_images_per_turn=settings.images.max_per_turn,
+        queue_wait_seconds=settings.queue.wait_seconds,
+        whole_answer_seconds=settings.upstream.total_timeout_seconds,
+        overload_status=settings.server.overload_status,
+    )
+
+
+def engine_of(settings: Settings) -> Engine:
+    """The engine as far as the settings tell; the upstream tells the rest."""
+    return Engine(
+        image_limit=LearnedLimit(settings.images.max_forwarded),
+        encoder_tokens=LearnedLimit(settings.budget.encoder_tokens),
+        kv_blocks=settings.budget.kv_blocks,
+    )
+
+
+def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:
+    server = settings.server
+    # A body that took more than half of the memory would keep all others out for as long as it is held.
+    half = budgets.body_bytes // 2
+    return BodyLimits(
+        min(server.max_body_bytes, half), min(server.max_decoded_body_bytes, half), server.body_min_bytes_per_second
+    )
+
+
+def pixel_limits(images: ImageSettings, budgets: ByteBudgets) -> list[PixelLimit]:
+    """Of every format that is let in and can be decoded here."""
+    limits = image_limits(images, budgets)
+    kinds = [(image_format, False) for image_format in sorted(images.formats & DECODABLE)]
+    if ImageFormat.JPEG in images.formats:
+        kinds.append((ImageFormat.JPEG, True))
+    return [_pixel_limit(limits, images, image_format, is_progressive=flag) for image_format, flag in kinds]
+
+
+def _pixel_limit(
+    limits: ImageLimits, images: ImageSettings, image_format: ImageFormat, *, is_progressive: bool
+) -> PixelLimit:
+    is_scaled = image_format is ImageFormat.JPEG and not is_progressive
+    is_own = is_scaled and (images.max_jpeg_pixels is not None or "max_pixels" not in images.model_fields_set)
+    return PixelLimit(
+        image_format,
+        is_progressive,
+        setting="images.max_jpeg_pixels" if is_own else "images.max_pixels",
+        set_pixels=images.jpeg_pixels if is_scaled else images.max_pixels,
+        pixels=limits.pixel_limit(image_format, is_progressive=is_progressive),
+    )
+
+
+def limits_that_do_not_fit(settings: Settings) -> list[str]:
+    """A sentence for each image limit that the operator set above what his own `budget.decode_bytes` can hold.
+
+    Limits and budgets left to the gateway give way without a word: what they then are, `vlm-gateway check` shows.
+    """
+    decode_bytes = settings.budget.decode_bytes
+    if decode_bytes is None:
+        return []
+    own = {f"images.{name}" for name in settings.images.model_fields_set}
+    budgets = ByteBudgets.of(settings.budget, decode_bytes)
+    short = [limit for limit in pixel_limits(settings.images, budgets) if limit.is_cut and limit.setting in own]
+    return [
+        _sentence([limit for limit in short if limit.setting == name], decode_bytes)
+        for name in sorted({limit.setting for limit in short})
+    ]
+
+
+def _sentence(limits: list[PixelLimit], decode_bytes: int) -> str:
+    least = min(limits, key=lambda limit: limit.pixels)
+    needed_bytes = -(-decode_bytes * least.set_pixels // max(1, least.pixels))
+    formats = ", ".join(limit.name for limit in limits)
+    return (
+        f"{least.setting} is {least.set_pixels}, but {DECODE_BYTES} = {decode_bytes} can decode at most "
+        f"{least.pixels} pixels of {least.name} (too little for: {formats}). Set {least.setting} to {least.pixels} or "
+        f"less, {DECODE_BYTES} to {needed_bytes} or more, or leave those formats out of images.formats."
+    )
