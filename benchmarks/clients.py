@@ -48,7 +48,8 @@ async def _many(send: Callable[[int, bytes], Awaitable[str]], port: int, body: b
     return seen
 
 
-async def _run(port: int, body: bytes, count: int) -> dict[str, dict[str, int]]:
+async def see(port: int, body: bytes, count: int) -> dict[str, dict[str, int]]:
+    """What `count` requests of each client end in: a status, or the name of the error."""
     return {
         "httpx": dict(await _many(_with_httpx, port, body, count)),
         "openai": dict(await _many(_with_sdk, port, body, count)),
@@ -61,7 +62,7 @@ def main() -> None:
     parser.add_argument("--body", required=True)
     parser.add_argument("--count", type=int, default=20)
     given = parser.parse_args()
-    print(json.dumps(asyncio.run(_run(given.port, Path(given.body).read_bytes(), given.count))))
+    print(json.dumps(asyncio.run(see(given.port, Path(given.body).read_bytes(), given.count))))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,9 @@ from benchmarks.processes import cpu_ns
 # Sixteen base64 zeros inside a picture's comment: each request gets a number there, so no two pictures are alike.
 UNIQUE_MARK = b"0" * 16
 LONGEST_BURST_SECONDS = 120.0
+REDIAL_SECONDS = 0.02
 FIRST_WRITE_BYTES = 65_536
+LEAST_PATIENCE_SECONDS = 10.0
 PATIENCE = 6  # a slow peer is measured up to so many times longer, until `min_done` requests are answered
 
 _STAMP = re.compile(rb'"@(\d+)@')
@@ -133,6 +135,7 @@ class Client(asyncio.Protocol):
             await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self._run.plan.port)
         except OSError:
             self._run.tally.errors += 1
+            await asyncio.sleep(REDIAL_SECONDS)
             self._is_busy = False
             self._run.ended(self)
 
@@ -313,7 +316,7 @@ class Run:
         longest = LONGEST_BURST_SECONDS
         if not self.plan.total:
             await asyncio.sleep(self.plan.seconds)
-            longest = (PATIENCE - 1) * self.plan.seconds
+            longest = max(LEAST_PATIENCE_SECONDS, (PATIENCE - 1) * self.plan.seconds)
             self.count()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(longest):

@@ -224,10 +224,10 @@ PEERS = {
 def custom(definition: str) -> Peer:
     """A peer from the command line, `NAME=COMMAND`; {port}, {upstream} and {refuse} are filled in.
 
-    Raises ValueError if there is no NAME.
+    Raises ValueError if one of the two is missing.
     """
-    name, separator, command = definition.partition("=")
-    if not name or not separator:
+    name, _, command = definition.partition("=")
+    if not name or not command:
         raise ValueError(f"{definition!r} is not NAME=COMMAND")
 
     def launch(setup: Setup) -> Launch:

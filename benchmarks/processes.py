@@ -156,12 +156,14 @@ class Child:
         return bytes(printed)
 
     def stop(self) -> None:
+        """End the process, politely first, and then whatever it has left behind in its session."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_SECONDS)
-                return
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def __enter__(self) -> Self:
         return self
