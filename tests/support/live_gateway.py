@@ -1,0 +1,151 @@
+"""The gateway in the test's own event loop, behind a real socket: what it holds can be asked between two awaits."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import uvicorn
+
+from gateway.app import Application
+from gateway.settings import Settings
+
+MODEL = "tiny"
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class LiveGateway:
+    """A running gateway. `log_text` is what its request log wrote."""
+
+    application: Application
+    host: str
+    port: int
+    http: httpx.AsyncClient
+    log_text: bytearray = field(default_factory=bytearray)
+
+    def metrics(self, prefix: str = "gateway_") -> dict[str, float]:
+        """Samples of /metrics that are not zero, keyed `gateway_held{resource="kv_blocks"}`, less the common prefix."""
+        running = self.application._running
+        assert running is not None
+        families = (family for family in running.metrics.families() if family.name in prefix or prefix in family.name)
+        named = {_key(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
+        return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix) and value}
+
+    def held(self) -> dict[str, float]:
+        """Whatever the gateway still holds or lets wait, by resource."""
+        waiting = self.metrics("gateway_queue_depth") | self.metrics("gateway_upstream_requests_in_flight")
+        return self.metrics("gateway_held") | waiting
+
+    def ended(self) -> dict[str, float]:
+        """How many requests ended in which way."""
+        outcomes: dict[str, float] = {}
+        for name, value in self.metrics("gateway_requests_total").items():
+            outcome = name.rpartition('outcome="')[2].partition('"')[0]
+            outcomes[outcome] = outcomes.get(outcome, 0) + value
+        return outcomes
+
+    def rejected(self) -> dict[str, float]:
+        """How many refusals had which reason."""
+        reasons: dict[str, float] = {}
+        for name, value in self.metrics("gateway_rejections_total").items():
+            reason = name.rpartition('reason="')[2].partition('"')[0]
+            reasons[reason] = reasons.get(reason, 0) + value
+        return reasons
+
+    async def log(self, lines: int) -> list[dict[str, Any]]:
+        """The request log, once it has so many lines."""
+        await until(lambda: self.log_text.count(b"\n") >= lines)
+        return [json.loads(line) for line in self.log_text.splitlines()]
+
+    async def chat(self, *content: Any, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+        return await self.http.post(CHAT, json=chat(*content, **fields), headers=headers)
+
+    async def until_up(self) -> None:
+        """The gateway has seen the upstream, its models and its limits."""
+        await until(lambda: self.metrics("gateway_upstream_up") == {"": 1})
+
+    async def until_released(self) -> None:
+        await until(lambda: not self.held(), lambda: str(self.held()))
+
+
+def chat(*content: Any, **fields: Any) -> dict[str, Any]:
+    """A body with one user message."""
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content or ("Hello.",)]
+    return {"model": MODEL, "messages": [{"role": "user", "content": parts}]} | fields
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+async def until(
+    is_so: Callable[[], bool], what: Callable[[], str] = lambda: "", *, within_seconds: float = 10.0
+) -> None:
+    """Let the loop run until it is so."""
+    give_up_at = time.monotonic() + within_seconds
+    while not is_so():
+        assert time.monotonic() < give_up_at, f"it never came: {what()}"
+        await asyncio.sleep(0.01)
+
+
+def settings_of(upstream_url: str, **sections: Any) -> Settings:
+    """Settings with the test's sections; the model is named, so that nothing has to be discovered first."""
+    upstream = {"url": upstream_url, "poll_seconds": 0.05} | sections.pop("upstream", {})
+    models = sections.pop("models", [{"name": MODEL, "family": "qwen2_5_vl"}])
+    return Settings.model_validate({"upstream": upstream, "models": models} | sections)
+
+
+@asynccontextmanager
+async def live_gateway(upstream_url: str, **sections: Any) -> AsyncIterator[LiveGateway]:
+    """`sections` are those of the settings file; the block runs when the gateway listens."""
+    text = bytearray()
+    application = Application(settings_of(upstream_url, **sections), text.extend)
+    # Without `verify` the client would read all certificates of the machine, which takes longer than a test.
+    async with (
+        _served(application) as (host, port),
+        httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=30, verify=False, trust_env=False) as client,
+    ):
+        yield LiveGateway(application, host, port, client, text)
+
+
+class _Server(uvicorn.Server):
+    """Leaves at once when told, instead of at its next tick."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.may_leave = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.may_leave.wait()
+
+
+@asynccontextmanager
+async def _served(application: Application) -> AsyncIterator[tuple[str, int]]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    host, port = listener.getsockname()
+    server = _Server(
+        uvicorn.Config(
+            application, http="httptools", ws="none", lifespan="on", log_config=None, access_log=False,
+            server_header=False, timeout_graceful_shutdown=1,
+        )
+    )  # fmt: skip
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await until(lambda: server.started or task.done())
+        yield host, port
+    finally:
+        server.may_leave.set()
+        await task
+
+
+def _key(name: str, labels: dict[str, str]) -> str:
+    inside = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{inside}}}" if inside else name

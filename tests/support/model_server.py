@@ -1,0 +1,67 @@
+"""A model server that answers what a test tells it, and remembers each request byte for byte."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.support.live_gateway import MODEL
+from tests.support.raw_http import Script, Stub, Visit, raw_http_server
+
+ANSWER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": MODEL,
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 40, "completion_tokens": 2, "total_tokens": 42},
+    }
+).encode()
+EVENTS = (
+    b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\n',
+    b"data: [DONE]\n\n",
+)
+_LIST = json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 32_768}]}).encode()
+
+
+async def answer_chat(visit: Visit) -> None:
+    """A short answer, streamed if that was asked for."""
+    if json.loads(visit.body).get("stream"):
+        await visit.stream_head()
+        for event in EVENTS:
+            await visit.chunk(event)
+        await visit.write(b"0\r\n\r\n")
+    else:
+        await visit.answer("200 OK", ANSWER, "content-type: application/json")
+
+
+@asynccontextmanager
+async def model_server(script: Script = answer_chat) -> AsyncIterator[Stub]:
+    """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does."""
+
+    async def serve(visit: Visit) -> None:
+        if visit.method == "POST":
+            await script(visit)
+        elif visit.path == "/v1/models":
+            await visit.answer("200 OK", _LIST, "content-type: application/json")
+        else:
+            await visit.answer("200 OK")
+
+    async with raw_http_server(serve) as stub:
+        yield stub
+
+
+def posts(stub: Stub) -> list[Visit]:
+    return [visit for visit in stub.visits if visit.method == "POST"]
+
+
+def error_of(answer: Any) -> dict[str, Any]:
+    """The error of an answer, which has OpenAI's four fields and no other."""
+    assert answer.headers["content-type"] == "application/json"
+    (name,) = answer.json()
+    assert name == "error"
+    error: dict[str, Any] = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return error
