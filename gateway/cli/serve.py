@@ -1,5 +1,6 @@
 """`vlm-gateway serve`: the gateway itself, one process."""
 
+import gc
 import logging
 import logging.config
 import math
@@ -44,6 +45,9 @@ def serve(
     except ModelSettingsError as error:
         fail(f"The models cannot be read:\n{error}")
     _warn_of_what_is_not_there_yet(settings)
+    # What the start has made lives for ever; the garbage collector need not visit it with every full collection.
+    gc.collect()
+    gc.freeze()
     _Server(application, settings).run()
 
 

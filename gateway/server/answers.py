@@ -29,7 +29,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _MOST_DRAINED_BYTES = 64 << 20
 _KERNEL_BUFFER_BYTES = 64 << 10
 _DRAIN_SECONDS = 10.0
-_SLOW_READER_SECONDS = 30.0
 
 
 async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) -> None:
@@ -37,20 +36,17 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
 
     A break after the first byte becomes an error event inside a stream; any other answer is cut off, because a
     client must not take half an answer for a whole one: returning with it unfinished makes the server close the
-    connection. So does a client that has not taken the whole answer long after the upstream had to be through.
+    connection.
     """
     headers = [*answer.headers, *_declared(exchange)]
     exchange.is_answering = True
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     try:
-        async with asyncio.timeout(parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS):
-            while chunk := await answer.read():
-                settle.chunk_passed(parts, exchange, chunk)
-                if answer.is_complete:
-                    break
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    except TimeoutError:
-        settle.client_left(parts, exchange)
+        while chunk := await answer.read():
+            settle.chunk_passed(parts, exchange, chunk)
+            if answer.is_complete:
+                break
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
     except UpstreamError as error:
         settle.upstream_broke(parts, exchange)
         if exchange.observer is not None:

@@ -13,14 +13,16 @@ _BEGIN_SECONDS = 0.02
 class ClientWatch:
     """From its making until `stop`: cancels the present task when the client goes, so that nothing outlives it.
 
-    Only for a request whose body has been received; nobody else may call `receive` meanwhile.
+    A client that has not taken the whole answer within `most_seconds` counts as gone. Only for a request whose body
+    has been received; nobody else may call `receive` meanwhile.
     """
 
-    __slots__ = ("_exchange", "_receive", "_task", "_timer", "_watched")
+    __slots__ = ("_exchange", "_most_seconds", "_receive", "_task", "_timer", "_watched")
 
-    def __init__(self, exchange: Exchange, receive: Receive) -> None:
+    def __init__(self, exchange: Exchange, receive: Receive, most_seconds: float) -> None:
         self._exchange = exchange
         self._receive = receive
+        self._most_seconds = most_seconds
         self._watched = current_task()
         self._task: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._begin)
@@ -32,10 +34,14 @@ class ClientWatch:
 
     def _begin(self) -> None:
         self._task = asyncio.create_task(self._watch())
+        self._timer = asyncio.get_running_loop().call_later(self._most_seconds, self._give_up)
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._give_up()
+
+    def _give_up(self) -> None:
         if not self._exchange.is_settled:
             self._exchange.is_abandoned = True
             self._watched.cancel()

@@ -33,6 +33,9 @@ from gateway.wire.routes import Kind, classify
 Scope = MutableMapping[str, Any]
 logger = logging.getLogger(__name__)
 
+# A client may take so much longer for its answer than the upstream may for making it.
+_SLOW_READER_SECONDS = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Door:
@@ -50,6 +53,9 @@ class Proxy:
     def __init__(self, parts: Parts, door: Door) -> None:
         self._parts = parts
         self._door = door
+        self._most_seconds = (
+            parts.policies.queue_wait_seconds + parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS
+        )
         self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +126,7 @@ class Proxy:
             exchange.body = await self._receive(exchange, arrival, receive)
             exchange.body_bytes = len(exchange.body)
             body_hold.shrink(exchange.body_bytes)
-            watch = ClientWatch(exchange, receive)
+            watch = ClientWatch(exchange, receive, self._most_seconds)
             try:
                 answer = await serve(self._parts, exchange)
                 settle.head_arrived(exchange, answer)
