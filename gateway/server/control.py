@@ -63,9 +63,7 @@ def _verdict(response: Response, why_not: str | None) -> dict[str, str]:
 async def _as_openai_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        refusal = GatewayError(
-            Code.METHOD_NOT_ALLOWED, f"{request.method} is not allowed for {request.url.path}.", param="method"
-        )
+        refusal = GatewayError(Code.METHOD_NOT_ALLOWED, f"{request.method} is not allowed for {request.url.path}.")
     else:
         refusal = GatewayError(Code.NOT_FOUND, f"There is no {request.url.path} here. See /docs for what there is.")
-    return error_response(refusal)
+    return error_response(refusal, error.headers or {})

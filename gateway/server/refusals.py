@@ -1,6 +1,7 @@
 """Errors of the control routes, in the shape that all routes share."""
 
 import random
+from collections.abc import Mapping
 
 from fastapi import Response
 
@@ -8,7 +9,9 @@ from gateway.domain.errors import GatewayError
 from gateway.wire.errors import error_body, error_headers
 
 
-def error_response(error: GatewayError) -> Response:
+def error_response(error: GatewayError, headers: Mapping[str, str]) -> Response:
+    """`headers` go along with those of every refusal, for example `Allow`."""
     response = Response(error_body(error), status_code=error.status)
     response.raw_headers = error_headers(error, random.random())  # noqa: S311 - spreads clients, guards nothing
+    response.headers.update(headers)
     return response

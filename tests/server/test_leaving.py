@@ -137,7 +137,7 @@ async def test_while_its_picture_is_decoded(emulator, monkeypatch):
 
 async def test_while_the_answer_is_stuck_because_it_reads_nothing(monkeypatch):
     """A client that is there but takes nothing does not hold its place for ever."""
-    monkeypatch.setattr("gateway.server.answers._SLOW_READER_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.server.proxy._SLOW_READER_SECONDS", 0.0)
     cut = asyncio.Event()
 
     async def endless(visit):
@@ -150,7 +150,9 @@ async def test_while_the_answer_is_stuck_because_it_reads_nothing(monkeypatch):
 
     async with (
         model_server(endless) as upstream,
-        live_gateway(upstream.base_url, upstream={"total_timeout_seconds": 0.5}) as gateway,
+        live_gateway(
+            upstream.base_url, upstream={"total_timeout_seconds": 0.5}, queue={"wait_seconds": 0.5}
+        ) as gateway,
         raw_client(gateway.host, gateway.port) as client,
     ):
         client.writer.transport.get_extra_info("socket").setsockopt(1, 8, 4096)
