@@ -1,0 +1,151 @@
+"""Whatever comes in, a client's mistake is the client's: no 5xx of the gateway's own, OpenAI's shape, nothing held."""
+
+import json
+import random
+from http import HTTPStatus
+
+from tests.support.live_gateway import CHAT, chat, image, live_gateway
+from tests.support.model_server import ANSWER, model_server
+from tests.support.pictures import data_url, encoded, picture
+from tests.support.raw_client import raw_client
+
+ROUNDS = 400
+PICTURES = [
+    data_url(encoded(picture(40, 30)), "image/png"),
+    data_url(encoded(picture(40, 30), "JPEG", orientation=6), "image/jpeg"),
+    data_url(encoded(picture(30, 40, mode="P"), "GIF"), "image/gif"),
+    data_url(encoded(picture(33, 31, mode="RGBA"), "WEBP", lossless=True), "image/webp"),
+]
+ODD_VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    1e308,
+    2**70,
+    "",
+    "x",
+    "\ud800",
+    "é\x00",
+    [],
+    {},
+    [[]],
+    {"url": {}},
+    [None],
+    "data:,",
+    ",",
+]
+ODD_BYTES = [
+    b"\xff",
+    b"\x00",
+    b"\\",
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b",",
+    b"\\u",
+    b"\xef\xbb\xbf",
+    b"NaN",
+    b"1e999",
+    b"[" * 3000,
+]
+HEADERS = {
+    "content-type": ["application/json", "application/json; charset=x", "text/json", "", "application/problem+json"],
+    "content-encoding": ["", "identity", "gzip", "deflate", "GZIP", "gzip, gzip", "\xff"],
+    "x-gateway-resize": ["off", "ocr", "", "\xe9", "thumbnail"],
+    "x-request-id": ["a", "", "\xfc", "x" * 5000],
+    "x-stainless-retry-count": ["1", "-1", "x"],
+    "connection": ["close", "content-type", "keep-alive, x-request-id"],
+    "authorization": ["Bearer \xe9", "\x7f", "Basic !"],
+    "x-odd": ["\x80\xfe", "a\tb", ""],
+    "cookie": ["a=b; c"],
+}
+
+
+def a_body(chance: random.Random) -> bytes:
+    parts = [image(chance.choice(PICTURES)) for _ in range(chance.randrange(3))]
+    body = chat("Look.", *parts, max_tokens=chance.choice([1, 16, 10**9]), stream=chance.random() < 0.2)
+    for _ in range(chance.randrange(3)):
+        damage_tree(chance, body)
+    try:
+        data = bytearray(json.dumps(body).encode())
+    except ValueError:
+        data = bytearray(b"{}")
+    for _ in range(chance.choice([0, 0, 1, 2])):
+        damage_bytes(chance, data)
+    return bytes(data)
+
+
+def damage_tree(chance: random.Random, body: dict) -> None:
+    """One value somewhere becomes another, or a key goes or comes."""
+    node = body
+    while True:
+        key = chance.choice(list(node) if isinstance(node, dict) else range(len(node))) if node else None
+        if key is None:
+            return
+        below = node[key]
+        if isinstance(below, dict | list) and below and chance.random() < 0.75:
+            node = below
+            continue
+        what = chance.randrange(3)
+        if what == 0:
+            node[key] = chance.choice(ODD_VALUES)
+        elif what == 1:
+            del node[key]
+        elif isinstance(node, dict):
+            node[
+                chance.choice(["uuid", "type", "detail", "n", "stop", "tools", "image_url", "mm_processor_kwargs"])
+            ] = chance.choice(ODD_VALUES)
+        return
+
+
+def damage_bytes(chance: random.Random, data: bytearray) -> None:
+    at = chance.randrange(len(data) + 1)
+    what = chance.randrange(3)
+    if what == 0:
+        data[at:at] = chance.choice(ODD_BYTES)
+    elif what == 1:
+        del data[at : at + chance.choice([1, 7, 500])]
+    else:
+        data[at : at + 1] = bytes([chance.randrange(256)])
+
+
+def a_head(chance: random.Random) -> list[str]:
+    names = chance.sample(list(HEADERS), chance.choice([0, 0, 1, 3]))
+    chosen = {"content-type": "application/json"} | {name: chance.choice(HEADERS[name]) for name in names}
+    return [f"{name}: {value}" for name, value in chosen.items()]
+
+
+async def test_no_input_is_the_gateways_fault():
+    async def answer_anything(visit):
+        await visit.answer("200 OK", ANSWER, "content-type: application/json")
+
+    chance = random.Random(20_261_130)
+    statuses: dict[int, int] = {}
+    async with model_server(answer_anything) as upstream, live_gateway(upstream.base_url) as gateway:
+        await gateway.until_up()
+        for number in range(ROUNDS):
+            path = chance.choice(
+                [CHAT, CHAT, CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", f"{CHAT}?a=\xe9%zz"]
+            )
+            body, lines = a_body(chance), a_head(chance)
+            async with raw_client(gateway.host, gateway.port) as client:
+                length = f"content-length: {len(body)}"
+                request_line = f"POST {path} HTTP/1.1"
+                head = "\r\n".join([request_line, "host: gateway", length, *lines, "", ""])
+                client.send(head.encode("latin-1") + body)
+                status, headers, answer = await client.answer()
+            statuses[status] = statuses.get(status, 0) + 1
+            assert status < HTTPStatus.INTERNAL_SERVER_ERROR, (number, path, lines, body[:3000], answer)
+            if status != HTTPStatus.OK and answer != b"Invalid HTTP request received.":
+                assert headers["content-type"] == "application/json"
+                error_of_text(answer)
+        await gateway.until_released()
+        assert gateway.ended().keys() <= {"finished", "refused"}
+    assert statuses[200] > ROUNDS / 10
+    assert statuses[400] > ROUNDS / 10
+
+
+def error_of_text(answer: bytes) -> None:
+    assert set(json.loads(answer)["error"]) == {"message", "type", "param", "code"}
