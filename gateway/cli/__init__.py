@@ -2,6 +2,7 @@
 
 import typer
 
+from gateway.cli.demo import demo
 from gateway.cli.emulate import emulate
 from gateway.cli.serve import serve
 from gateway.cli.tokens import tokens
@@ -15,6 +16,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("serve")(serve)
+app.command("demo")(demo)
 app.command("emulate")(emulate)
 app.command("tokens")(tokens)
 

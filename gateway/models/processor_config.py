@@ -13,8 +13,8 @@ from typing import Any
 from gateway.domain.vision.base import VisionFamily
 from gateway.domain.vision.registry import family_for, family_of_architecture
 
-_KV_BYTES = 2
-"""Bytes of one number of the KV cache: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
+_NUMBER_BYTES = 2
+"""Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
 
 
 class ModelFilesError(ValueError):
@@ -45,16 +45,27 @@ class TextConfig:
         """
         if any(kind != "full_attention" for kind in self.layer_types):
             return None
-        return 2 * self.layers * self.kv_heads * self.head_size * _KV_BYTES
+        return 2 * self.layers * self.kv_heads * self.head_size * _NUMBER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship."""
+    """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship.
+
+    `deepstack_levels` counts the layers of the language model that the vision encoder feeds beside its input.
+    """
 
     architectures: tuple[str, ...]
     text: TextConfig
     image_processor: Mapping[str, Any] | None
+    deepstack_levels: int = 0
+
+    @property
+    def embedding_bytes(self) -> int:
+        """One embedding of the vision encoder in vLLM's encoder cache: as wide as the language model, and once more
+        for each layer that it feeds (vLLM `qwen3_vl.py`, `Qwen3_VisionTransformer.out_hidden_size`).
+        """
+        return self.text.hidden_size * (1 + self.deepstack_levels) * _NUMBER_BYTES
 
     @property
     def family_name(self) -> str | None:
@@ -90,7 +101,9 @@ def parse_model(
     nested = (processor or {}).get("image_processor", preprocessor)
     if nested is not None and not isinstance(nested, Mapping):
         raise ModelFilesError("processor_config.json", f"image_processor must be an object, not {nested!r}")
-    return ModelFiles(tuple(architectures), _parse_text(config), nested)
+    vision = config.get("vision_config")
+    levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
+    return ModelFiles(tuple(architectures), _parse_text(config), nested, len(levels or ()))
 
 
 def read_json(path: Path) -> dict[str, Any]:
