@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
+from gateway.imaging.decode import verify
 from gateway.imaging.limits import ACCEPTED_FORMATS, ImageLimits
 from gateway.imaging.probe import probe, recognise
 from gateway.wire.encoded_file import EncodedFile
@@ -248,3 +249,13 @@ def test_an_error_that_names_its_part_keeps_it():
     with pytest.raises(GatewayError) as caught:
         probe(EncodedFile(b"!!!!" * 40, param="elsewhere"), LIMITS, PARAM)
     assert caught.value.param == "elsewhere"
+
+
+def test_what_follows_a_jpegs_frame_header_is_left_to_the_decoder():
+    """`images.verify: header` trusts the header; otherwise the decode that follows refuses the file."""
+    head = bytes.fromhex("ffd8 ffe000104a46494600010100000100010000 ffc0001108 01e0 0280 03 012200 021101 031101")
+    file = head + b"\x00\xff\x01" + bytes(5000)
+    info = probe(EncodedFile(pybase64.b64encode(file)), ImageLimits(), "p")
+    assert info.size == Size(640, 480)
+    with pytest.raises(GatewayError, match="cannot be decoded|damaged|truncated"):
+        verify(file, info)

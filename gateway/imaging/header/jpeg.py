@@ -36,7 +36,8 @@ class _Segments:
 
     def take(self, marker: int, body: bytes) -> None:
         if marker in _FRAMES:
-            self.frame, self.frame_marker = body, marker
+            if not self.frame:  # no decoder takes a second one
+                self.frame, self.frame_marker = body, marker
         elif marker == _APP1 and body.startswith(_EXIF):
             self.exif += body[6:] if self.exif else body
         elif marker == _APP1 and body.startswith(_XMP):
@@ -47,7 +48,13 @@ class _Segments:
 
 def read_jpeg(data: bytes) -> Header:
     """Raises ShortHeaderError, BrokenHeaderError."""
-    segments, _ = _read_to_scan(data)
+    segments = _Segments()
+    try:
+        _read_to_scan(data, segments)
+    except BrokenHeaderError:
+        # Behind the frame header only orientation could follow; whether the rest can be decoded shows in decoding.
+        if not segments.frame:
+            raise
     frame = segments.frame
     if len(frame) < 6:
         raise BrokenHeaderError("it has no frame header")
@@ -72,18 +79,21 @@ def _reasons(components: int, pictures: int) -> frozenset[Why]:
 
 
 def end_of_picture(file: bytes) -> int:
-    """Offset behind the first end marker after the first scan; the file's length if it has none.
+    """Offset behind the first end marker after the first scan; the file's length if there is none, or no scan.
 
     Tables between scans could hold the marker's two bytes by chance. Then the picture is encoded anew without need,
     and the same way every time.
     """
-    _, scan_start = _read_to_scan(file)
+    try:
+        scan_start = _read_to_scan(file, _Segments())
+    except (BrokenHeaderError, ShortHeaderError):
+        return len(file)
     match = _END_MARKER.search(file, scan_start)
     return match.end() if match else len(file)
 
 
-def _read_to_scan(data: bytes) -> tuple[_Segments, int]:
-    segments = _Segments()
+def _read_to_scan(data: bytes, segments: _Segments) -> int:
+    """Fills `segments`; returns where the data of the first scan begin."""
     position = 2
     while True:
         need(data, position + 4)
@@ -96,7 +106,7 @@ def _read_to_scan(data: bytes) -> tuple[_Segments, int]:
             raise BrokenHeaderError(f"the segment at byte {position} has a length below 2")
         need(data, end)
         if marker == _SOS:
-            return segments, end
+            return end
         if marker in _TAKEN:
             segments.take(marker, data[position + 4 : end])
         position = end
