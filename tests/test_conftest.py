@@ -21,7 +21,13 @@ def test_real():
 def test_plain():
     pass
 """
-INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  system: needs a package\n  real: needs vLLM\n"
+INI = """
+[pytest]
+asyncio_default_fixture_loop_scope = function
+markers =
+  system: needs a package
+  real: needs vLLM
+"""
 
 
 @pytest.fixture
