@@ -20,12 +20,11 @@ from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.ledger.gate import Gate
 from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
 from gateway.ledger.local import LocalLedger
-from gateway.models.configure import configured_model
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.gauges import gauge_readers
-from gateway.policies import ByteBudgets, body_limits_of, engine_of, policies_of
+from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of
 from gateway.server.answers import Send
 from gateway.server.control import create_control_app
 from gateway.server.proxy import Door, Proxy, Scope
@@ -75,9 +74,7 @@ class Application:
     def __init__(self, settings: Settings, write_log: Callable[[bytes], None] | None = None) -> None:
         self._settings = settings
         self._write_log = write_log
-        self._models: list[ServedModel] = [
-            configured_model(m.name, family=m.family, folder=m.folder, processor=m.processor) for m in settings.models
-        ]
+        self._models = models_of(settings)
         self._control = create_control_app(self)
         self._running: Running | None = None
 

@@ -4,16 +4,18 @@ Used by every command that decides as the gateway does: serve, check and estimat
 objects.
 """
 
+import math
 from dataclasses import dataclass
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.resize import Fit, Preset, ResizePolicy
 from gateway.domain.trim import TrimMode, TrimPolicy
-from gateway.imaging.limits import ImageLimits
+from gateway.imaging.limits import ImageLimits, bytes_per_pixel
 from gateway.imaging.pillow import DECODABLE
 from gateway.ledger.host_memory import quarter_share
-from gateway.models.served import Engine
+from gateway.models.configure import ModelSettingsError, configured_model
+from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Policies
 from gateway.server.receive import BodyLimits
 from gateway.settings import BudgetSettings, ImageSettings, Settings
@@ -104,6 +106,21 @@ def engine_of(settings: Settings) -> Engine:
     )
 
 
+def models_of(settings: Settings) -> list[ServedModel]:
+    """The models that the settings name. Raises ModelSettingsError that tells of all that cannot be used."""
+    models, mistakes = [], []
+    for model in settings.models:
+        try:
+            models.append(
+                configured_model(model.name, family=model.family, folder=model.folder, processor=model.processor)
+            )
+        except ModelSettingsError as mistake:
+            mistakes.append(str(mistake))
+    if mistakes:
+        raise ModelSettingsError("\n".join(mistakes))
+    return models
+
+
 def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:
     server = settings.server
     # A body that took more than half of the memory would keep all others out for as long as it is held.
@@ -155,7 +172,7 @@ def limits_that_do_not_fit(settings: Settings) -> list[str]:
 
 def _sentence(limits: list[PixelLimit], decode_bytes: int) -> str:
     least = min(limits, key=lambda limit: limit.pixels)
-    needed_bytes = -(-decode_bytes * least.set_pixels // max(1, least.pixels))
+    needed_bytes = math.ceil(least.set_pixels * bytes_per_pixel(least.format, is_progressive=least.is_progressive))
     formats = ", ".join(limit.name for limit in limits)
     return (
         f"{least.setting} is {least.set_pixels}, but {DECODE_BYTES} = {decode_bytes} can decode at most "

@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from gateway.policies import limits_that_do_not_fit
 from gateway.settings import Loaded, SettingsError, load
 
 ConfigFile = Annotated[
@@ -39,6 +40,9 @@ def read_settings(config: Path | None, assignments: list[str] | None, flags: dic
     except (OSError, UnicodeDecodeError) as error:
         fail(f"--config {config}: {error}")
     try:
-        return load(file_text=text, file_name=str(config), environment=os.environ, flags=given)
+        loaded = load(file_text=text, file_name=str(config), environment=os.environ, flags=given)
     except SettingsError as error:
         fail(f"The settings have mistakes:\n{error}\n`vlm-gateway check` lists every setting and its default.")
+    if conflicts := limits_that_do_not_fit(loaded.settings):
+        fail("The settings contradict each other:\n" + "\n".join(conflicts))
+    return loaded

@@ -59,12 +59,14 @@ class ImageLimits:
 
     def pixel_limit(self, image_format: ImageFormat, *, is_progressive: bool = False) -> int:
         """Most pixels that an image of this format may have."""
-        setting, pixel_bytes = self.max_pixels, DECODE_BYTES_PER_PIXEL[image_format]
-        if is_progressive:
-            pixel_bytes += PROGRESSIVE_BYTES_PER_PIXEL
-        elif image_format is ImageFormat.JPEG:
-            setting = self.max_scaled_jpeg_pixels
-        return min(setting, int(self.decode_bytes / pixel_bytes))
+        is_scaled = image_format is ImageFormat.JPEG and not is_progressive
+        setting = self.max_scaled_jpeg_pixels if is_scaled else self.max_pixels
+        return min(setting, int(self.decode_bytes / bytes_per_pixel(image_format, is_progressive=is_progressive)))
+
+
+def bytes_per_pixel(image_format: ImageFormat, *, is_progressive: bool = False) -> float:
+    """Memory of decoding, for each stored pixel."""
+    return DECODE_BYTES_PER_PIXEL[image_format] + PROGRESSIVE_BYTES_PER_PIXEL * is_progressive
 
 
 def draft_scale(stored: Size, wanted: Size) -> int:

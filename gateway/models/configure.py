@@ -16,7 +16,7 @@ from gateway.domain.vision.registry import (
 )
 from gateway.models.exact_text import ExactText, ExactTextUnavailableError
 from gateway.models.processor_config import ModelFilesError, read_model_folder
-from gateway.models.served import ASSUMED_FAMILY, ServedModel
+from gateway.models.served import ASSUMED_FAMILY, FamilySource, ServedModel
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,18 @@ def configured_model(
     """Raises ModelSettingsError for an unknown family, an unreadable folder or a faulty processor configuration."""
     try:
         files = read_model_folder(Path(folder)) if folder else None
-        named = family or (files.family_name if files else None) or family_of_model_name(name)
+        named = {
+            FamilySource.SETTING: family,
+            FamilySource.FOLDER: files.family_name if files else None,
+            FamilySource.NAME: family_of_model_name(name),
+            FamilySource.ASSUMED: ASSUMED_FAMILY,
+        }
+        source, known = next((source, known) for source, known in named.items() if known)
         config = processor if processor is not None else (files.image_processor if files else None)
-        vision = family_for(named or ASSUMED_FAMILY, config)
+        vision = family_for(known, config)
     except (UnknownFamilyError, ProcessorConfigError, ModelFilesError) as error:
         raise ModelSettingsError(f"model {name!r}: {error}") from error
-    return ServedModel(name, vision, is_assumed=named is None, exact_text=_exact_text(name, folder))
+    return ServedModel(name, vision, source, exact_text=_exact_text(name, folder))
 
 
 def _exact_text(name: str, folder: str | None) -> ExactText | None:

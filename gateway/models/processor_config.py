@@ -101,9 +101,7 @@ def parse_model(
     nested = (processor or {}).get("image_processor", preprocessor)
     if nested is not None and not isinstance(nested, Mapping):
         raise ModelFilesError("processor_config.json", f"image_processor must be an object, not {nested!r}")
-    vision = config.get("vision_config")
-    levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
-    return ModelFiles(tuple(architectures), _parse_text(config), nested, len(levels or ()))
+    return ModelFiles(tuple(architectures), _parse_text(config), nested, _deepstack_levels(config))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -139,6 +137,14 @@ def _parse_text(config: Mapping[str, Any]) -> TextConfig:
         head_size=_whole(text, "head_dim", default=hidden_size // heads),
         layer_types=tuple(text.get("layer_types") or ()),
     )
+
+
+def _deepstack_levels(config: Mapping[str, Any]) -> int:
+    vision = config.get("vision_config")
+    levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
+    if levels is not None and not isinstance(levels, list):
+        raise ModelFilesError("config.json", f"deepstack_visual_indexes must be a list, not {levels!r}")
+    return len(levels or ())
 
 
 def _whole(text: Mapping[str, Any], key: str, default: int | None = None) -> int:

@@ -6,6 +6,7 @@ is priced by a guess, which never refuses it, and left for vLLM to refuse.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from gateway.domain.cost import EngineLimits
 from gateway.domain.learning import LearnedLimit, OutputReservation, TextRatio
@@ -17,20 +18,34 @@ ASSUMED_FAMILY = "qwen2_5_vl"
 OTHER = "other"
 
 
+class FamilySource(StrEnum):
+    """How a model's family was found, the surest first."""
+
+    SETTING = "setting"
+    FOLDER = "folder"
+    NAME = "name"
+    ASSUMED = "assumed"
+
+
 @dataclass(slots=True)
 class ServedModel:
-    """One served name. `is_assumed`: the family is a guess, so its prices may queue a request but never refuse it.
+    """One served name, and what said which family it is of.
 
     `max_model_len` is the context in tokens as the upstream lists it, None until it does.
     """
 
     name: str
     family: VisionFamily
-    is_assumed: bool = False
+    family_source: FamilySource = FamilySource.SETTING
     exact_text: ExactText | None = None
     max_model_len: int | None = None
     ratio: TextRatio = field(default_factory=TextRatio)
     output: OutputReservation = field(default_factory=OutputReservation)
+
+    @property
+    def is_assumed(self) -> bool:
+        """The family is a guess, so its prices may queue a request but never refuse it."""
+        return self.family_source is FamilySource.ASSUMED
 
 
 @dataclass(slots=True)
@@ -51,7 +66,7 @@ class ModelTable:
     def __init__(self, configured: Iterable[ServedModel], engine: Engine) -> None:
         self.engine = engine
         self._models = {model.name: model for model in configured}
-        self._unknown = ServedModel(OTHER, family_for(ASSUMED_FAMILY, None), is_assumed=True)
+        self._unknown = ServedModel(OTHER, family_for(ASSUMED_FAMILY, None), FamilySource.ASSUMED)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,4 +103,5 @@ class ModelTable:
 
 def _from_name(name: str) -> ServedModel:
     family = family_of_model_name(name)
-    return ServedModel(name, family_for(family or ASSUMED_FAMILY, None), is_assumed=family is None)
+    source = FamilySource.ASSUMED if family is None else FamilySource.NAME
+    return ServedModel(name, family_for(family or ASSUMED_FAMILY, None), source)

@@ -6,7 +6,7 @@ from gateway.domain.cost import EngineLimits
 from gateway.domain.learning import SequenceCeiling
 from gateway.domain.quantities import Resource
 from gateway.ledger.gate import Gate
-from gateway.models.served import ModelTable
+from gateway.models.served import Engine, ModelTable
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.state import UpstreamState
 from gateway.wire.vllm_metrics import EngineReport
@@ -43,12 +43,7 @@ class EngineFollower:
 
     def _follow(self, report: EngineReport) -> None:
         engine = self.models.engine
-        if report.num_gpu_blocks:
-            # vLLM keeps one block of each engine for itself.
-            usable = report.num_gpu_blocks - max(1, report.engines)
-            engine.kv_blocks = min(usable, self.kv_blocks or usable)
-            engine.kv_block_tokens = report.block_size or engine.kv_block_tokens
-            engine.prefix_caching = report.enable_prefix_caching is not False
+        describe_engine(engine, report, self.kv_blocks)
         limits = EngineLimits(kv_blocks=engine.kv_blocks, kv_block_tokens=engine.kv_block_tokens)
         self.gate.set_capacity(Resource.KV_BLOCKS, limits.admission_kv_blocks)
         self.gate.set_capacity(Resource.ENCODER_TOKENS, engine.encoder_tokens.value)
@@ -56,3 +51,13 @@ class EngineFollower:
             depth = self.gate.statistics().admission.queue_depth
             self.ceiling.observe(report.running or 0, report.waiting or 0, depth)
             self.gate.set_capacity(Resource.SEQUENCES, self.ceiling.sequences)
+
+
+def describe_engine(engine: Engine, report: EngineReport, most_kv_blocks: int | None) -> None:
+    """What a report tells of the engine's KV cache; `most_kv_blocks` is the operator's setting."""
+    if report.num_gpu_blocks:
+        # vLLM keeps one block of each engine for itself.
+        usable = report.num_gpu_blocks - max(1, report.engines)
+        engine.kv_blocks = min(usable, most_kv_blocks or usable)
+        engine.kv_block_tokens = report.block_size or engine.kv_block_tokens
+        engine.prefix_caching = report.enable_prefix_caching is not False

@@ -37,6 +37,12 @@ def test_the_language_model_may_be_nested():
     assert files.vision_family().max_image_tokens == 16384
 
 
+def test_an_embedding_is_as_wide_as_the_language_model_once_for_each_layer_it_feeds():
+    assert parse_model(QWEN3_VL_4B, None, None).embedding_bytes == 2560 * 2
+    vision = {"vision_config": {"deepstack_visual_indexes": [5, 11, 17]}}
+    assert parse_model(QWEN3_VL_4B | vision, None, None).embedding_bytes == 4 * 2560 * 2
+
+
 def test_without_groups_every_head_has_its_own_cache():
     text = parse_model(with_text(num_key_value_heads=None, head_dim=None), None, None).text
     assert (text.kv_heads, text.head_size) == (32, 80)
@@ -73,6 +79,11 @@ def test_a_faulty_image_processor_names_its_key():
         (with_text(hidden_size=None), None, "config.json: hidden_size must be a whole number above 0, not None"),
         (with_text(num_hidden_layers="9"), None, "config.json: num_hidden_layers .* not '9'"),
         (with_text(vocab_size=True), None, "config.json: vocab_size .* not True"),
+        (
+            QWEN3_VL_4B | {"vision_config": {"deepstack_visual_indexes": 3}},
+            None,
+            "config.json: deepstack_visual_indexes must be a list, not 3",
+        ),
         (with_text(head_dim=-1), None, "config.json: head_dim .* not -1"),
         (QWEN3_VL_4B, {"image_processor": 5}, "processor_config.json: image_processor must be an object, not 5"),
     ],

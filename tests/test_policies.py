@@ -1,0 +1,135 @@
+import pytest
+
+from gateway.domain.image import ImageFormat
+from gateway.ledger.host_memory import GIB
+from gateway.models.configure import ModelSettingsError
+from gateway.policies import (
+    ByteBudgets,
+    body_limits_of,
+    engine_of,
+    limits_that_do_not_fit,
+    models_of,
+    pixel_limits,
+    policies_of,
+)
+from gateway.settings import MIB, load
+
+
+def settings_of(text=""):
+    return load(file_text=text, file_name="g.yaml").settings
+
+
+def budgets_of(settings, limit_bytes=8 * GIB):
+    return ByteBudgets.of(settings.budget, limit_bytes)
+
+
+def test_budgets_are_shares_of_the_memory_limit_unless_they_are_set():
+    assert budgets_of(settings_of()) == ByteBudgets(8 * GIB, 2 * GIB, 2 * GIB, 8 * GIB // 20)
+    own = settings_of("budget: {body_bytes: 1000, decode_bytes: 2000}")
+    assert budgets_of(own) == ByteBudgets(8 * GIB, 1000, 2000, 8 * GIB // 20)
+
+
+def test_a_body_takes_at_most_half_of_the_memory_for_bodies():
+    roomy, tight = settings_of(), settings_of(f"budget: {{body_bytes: {10 * MIB}}}")
+    assert body_limits_of(roomy, budgets_of(roomy)).max_bytes == 32 * MIB
+    assert body_limits_of(tight, budgets_of(tight)).max_bytes == 5 * MIB
+
+
+def test_policies_carry_what_the_operator_wants():
+    settings = settings_of(
+        "resize: {preset: ocr}\nhistory: {mode: always, keep: 3}\nimages: {max_per_turn: 2, max_forwarded: 9}"
+    )
+    policies = policies_of(settings, budgets_of(settings))
+    assert policies.resize.preset == "ocr"
+    assert (policies.trim.mode, policies.trim.keep, policies.max_images_per_turn) == ("always", 3, 2)
+    assert engine_of(settings).image_limit.value == 9
+    assert policies_of(settings_of("resize: {preset: 'off'}"), budgets_of(settings)).resize.preset is None
+
+
+def limits_by_name(settings, limit_bytes):
+    return {limit.name: limit for limit in pixel_limits(settings.images, budgets_of(settings, limit_bytes))}
+
+
+def test_with_much_memory_the_settings_bind():
+    limits = limits_by_name(settings_of(), 16 * GIB)
+    assert {limit.bound_by for name, limit in limits.items() if name != "jpeg"} == {"images.max_pixels"}
+    assert (limits["jpeg"].pixels, limits["jpeg"].bound_by) == (100_000_000, "images.max_jpeg_pixels")
+    assert limits["progressive jpeg"].pixels == 50_000_000
+    assert "heic" not in limits
+
+
+def test_with_little_memory_the_decode_budget_binds_the_hungry_formats():
+    limits = limits_by_name(settings_of(), GIB)
+    assert (limits["webp"].bound_by, limits["webp"].pixels) == ("budget.decode_bytes", int(GIB / 4 / 17.5))
+    assert limits["png"].bound_by == "images.max_pixels"
+
+
+def test_one_limit_for_all_formats_holds_for_jpeg_too():
+    limits = limits_by_name(settings_of("images: {max_pixels: 1000, formats: [jpeg]}"), GIB)
+    assert {name: (limit.pixels, limit.bound_by) for name, limit in limits.items()} == {
+        "jpeg": (1000, "images.max_pixels"),
+        "progressive jpeg": (1000, "images.max_pixels"),
+    }
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "",
+        "images: {max_pixels: 900000000}",
+        "images: {max_pixels: 900000000, max_jpeg_pixels: 900000000}",
+        "budget: {decode_bytes: 1000000}",
+        f"images: {{max_pixels: 10000000}}\nbudget: {{decode_bytes: {256 * MIB}}}",
+        f"images: {{max_pixels: 50000000, formats: [png]}}\nbudget: {{decode_bytes: {256 * MIB}}}",
+        f"images: {{max_pixels: 50000000, formats: [png, heic]}}\nbudget: {{decode_bytes: {256 * MIB}}}",
+    ],
+)
+def test_limits_left_to_the_gateway_give_way_in_silence(harmless):
+    assert limits_that_do_not_fit(settings_of(harmless)) == []
+
+
+def test_two_settings_that_contradict_each_other_are_both_named_with_what_would_fit():
+    text = f"images: {{max_pixels: 50000000, formats: [png, webp, tiff]}}\nbudget: {{decode_bytes: {256 * MIB}}}"
+    [sentence] = limits_that_do_not_fit(settings_of(text))
+    assert sentence == (
+        "images.max_pixels is 50000000, but budget.decode_bytes = 268435456 can decode at most 15339168 pixels of webp "
+        "(too little for: tiff, webp). Set images.max_pixels to 15339168 or less, budget.decode_bytes to 875000000 or "
+        "more, or leave those formats out of images.formats."
+    )
+    for remedy in (
+        text.replace("50000000", "15339168"),
+        text.replace(str(256 * MIB), "875000000"),
+        text.replace(", webp, tiff", ""),
+    ):
+        assert limits_that_do_not_fit(settings_of(remedy)) == []
+
+
+def test_each_setting_has_its_own_sentence():
+    text = "images: {max_pixels: 50000000, max_jpeg_pixels: 90000000}\nbudget: {decode_bytes: 1000000}"
+    jpeg, others = limits_that_do_not_fit(settings_of(text))
+    assert jpeg.startswith("images.max_jpeg_pixels is 90000000, but budget.decode_bytes = 1000000")
+    assert "(too little for: avif, bmp, gif, ico, png, tiff, webp, progressive jpeg)" in others
+
+
+def test_all_models_that_cannot_be_used_are_named_at_once():
+    settings = settings_of("models: [{name: a, family: bogus}, {name: b, family: qwen2_vl}, {name: c, folder: /no}]")
+    with pytest.raises(ModelSettingsError) as caught:
+        models_of(settings)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("model 'a': unknown model family 'bogus'")
+    assert second.startswith("model 'c': config.json: cannot be read")
+
+
+def test_models_say_how_their_family_was_found():
+    settings = settings_of("models: [{name: a, family: qwen2_vl}, {name: Qwen3-VL-8B}, {name: b}]")
+    assert [(model.family.name, model.family_source) for model in models_of(settings)] == [
+        ("qwen2_vl", "setting"),
+        ("qwen3_vl", "name"),
+        ("qwen2_5_vl", "assumed"),
+    ]
+
+
+def test_formats_that_cannot_be_decoded_here_have_no_limit():
+    settings = settings_of("images: {formats: [heic]}")
+    assert pixel_limits(settings.images, budgets_of(settings)) == []
+    assert ImageFormat.HEIC in settings.images.formats
