@@ -2,6 +2,7 @@
 
 import typer
 
+from gateway.cli.check import check
 from gateway.cli.demo import demo
 from gateway.cli.emulate import emulate
 from gateway.cli.serve import serve
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command("serve")(serve)
 app.command("demo")(demo)
 app.command("emulate")(emulate)
+app.command("check")(check)
 app.command("tokens")(tokens)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.domain.cost import EngineLimits
+from gateway.domain.lately import LatelyServed
 from gateway.domain.learning import LearnedLimit, OutputReservation, TextRatio
 from gateway.domain.vision.base import VisionFamily
 from gateway.domain.vision.registry import family_for, family_of_model_name
@@ -54,6 +55,7 @@ class Engine:
 
     image_limit: LearnedLimit
     encoder_tokens: LearnedLimit
+    images: LatelyServed = field(default_factory=LatelyServed)
     kv_blocks: int | None = None
     kv_block_tokens: int = 16
     prefix_caching: bool = True

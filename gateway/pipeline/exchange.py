@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.domain.cost import RequestCost
+from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
@@ -85,6 +86,7 @@ class Exchange:
     plans: tuple[ImagePlan, ...] = ()
     trimmed: tuple[int, ...] = ()
     encoded_anew: tuple[int, ...] = ()
+    sent_images: tuple[tuple[int, Size], ...] = ()
     cost: RequestCost | None = None
     lease: Lease | None = None
     sent_at: float | None = None

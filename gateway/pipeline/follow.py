@@ -30,9 +30,10 @@ class EngineFollower:
 
     def __call__(self, state: UpstreamState) -> None:
         if state.is_up and not self._was_up:
-            # A server that comes back may have been started with other limits.
+            # A server that comes back has empty caches, and may have been started with other limits.
             self.models.engine.image_limit.forget()
             self.models.engine.encoder_tokens.forget()
+            self.models.engine.images.forget()
         self._was_up = state.is_up
         self.models.engine.is_loading = state.is_loading
         self.metrics.know_models(self.models.listed({model.id: model.max_model_len for model in state.models}))

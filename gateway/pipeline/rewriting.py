@@ -6,6 +6,7 @@ Without a plan and without a fault in the spelling the bytes that came go on as 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo
 from gateway.domain.request import ImageRef, VisionRequest
 from gateway.imaging.workers import Prepared
@@ -20,6 +21,10 @@ class ImageSource(NamedTuple):
     ref: ImageRef
     url: DataUrl
     info: ImageInfo
+
+    def sent_as(self, target: Size) -> tuple[int, Size]:
+        """Names what the engine will see of it."""
+        return self.url.file.fingerprint, target
 
 
 def rewrite(

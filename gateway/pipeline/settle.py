@@ -53,6 +53,7 @@ def answered(parts: Parts, exchange: Exchange) -> None:
     if status < 400:
         exchange.usage = observer.usage if observer else usage_of(exchange.tail)
         _settle(parts, exchange, Outcome.FINISHED, Ending.DONE)
+        parts.models.engine.images.add(exchange.sent_images)
         _learn(exchange)
         return
     in_stream = observer.error if observer else None

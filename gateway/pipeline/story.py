@@ -19,7 +19,7 @@ from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
 from gateway.domain.queue import Ticket
 from gateway.domain.request import ImageRef, VisionRequest
-from gateway.domain.resize import plan_images, shrink_to_context
+from gateway.domain.resize import ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.trim import ContextRoom, TrimPolicy, TrimReason, plan_trim
 from gateway.imaging.probe import probe
 from gateway.imaging.workers import Prepared
@@ -130,7 +130,7 @@ def plan_request(rules: Rules, exchange: Exchange, request: VisionRequest, model
         return Plan()
     _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
     trim = _trim_policy(rules)
-    resize = rules.policies.resize.for_request(exchange.resize_preset)
+    resize = _resize_policy(rules, exchange.resize_preset)
     unpriced = [0] * len(request.images)
     trimmed = plan_trim(request.messages, unpriced, None, trim)
     dropped = set(trimmed.dropped)
@@ -154,6 +154,10 @@ def cost_of(
     """The whole cost, whether it fits or not."""
     limits = rules.models.limits(model)
     image_tokens = [model.family.tokens(image.target) for image in plan.plans]
+    exchange.sent_images = tuple(
+        source.sent_as(image.target) for source, image in zip(plan.sources, plan.plans, strict=True)
+    )
+    lately = rules.models.engine.images
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
     return estimate(
         request,
@@ -163,6 +167,7 @@ def cost_of(
         output_tokens=model.output.tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
         limits=limits,
         body_bytes=exchange.body_bytes,
+        served=[image.ordinal for image, sent in zip(plan.plans, exchange.sent_images, strict=True) if sent in lately],
     )
 
 
@@ -248,6 +253,11 @@ def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
 
 def _trim_policy(rules: Rules) -> TrimPolicy:
     return replace(rules.policies.trim, image_limit=rules.models.engine.image_limit.value)
+
+
+def _resize_policy(rules: Rules, asked: str | None) -> ResizePolicy:
+    policy = replace(rules.policies.resize, encoder_budget=rules.models.engine.encoder_tokens.value)
+    return policy.for_request(asked)
 
 
 def _context_room(rules: Rules, request: VisionRequest, model: ServedModel, text: Bounds) -> ContextRoom | None:
