@@ -37,7 +37,7 @@ async def answer_chat(visit: Visit) -> None:
 
 
 @asynccontextmanager
-async def model_server(script: Script = answer_chat) -> AsyncIterator[Stub]:
+async def model_server(script: Script = answer_chat, port: int = 0) -> AsyncIterator[Stub]:
     """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does."""
 
     async def serve(visit: Visit) -> None:
@@ -48,7 +48,7 @@ async def model_server(script: Script = answer_chat) -> AsyncIterator[Stub]:
         else:
             await visit.answer("200 OK")
 
-    async with raw_http_server(serve) as stub:
+    async with raw_http_server(serve, port) as stub:
         yield stub
 
 

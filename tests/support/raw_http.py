@@ -84,7 +84,7 @@ async def answer_ok(visit: Visit) -> None:
 
 
 @asynccontextmanager
-async def raw_http_server(script: Script) -> AsyncIterator[Stub]:
+async def raw_http_server(script: Script, port: int = 0) -> AsyncIterator[Stub]:
     stub = Stub(script)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -94,7 +94,7 @@ async def raw_http_server(script: Script) -> AsyncIterator[Stub]:
         tasks.add(task)
         await stub.serve(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
     host, port = server.sockets[0].getsockname()
     stub.base_url = f"http://{host}:{port}"
     try:

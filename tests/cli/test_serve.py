@@ -1,0 +1,173 @@
+"""The command as operators run it: a process, its signals, its exit code, its log, and how it tells of mistakes."""
+
+import contextlib
+import importlib
+import json
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from gateway.emulator.config import EmulatorConfig, StepCost
+from gateway.emulator.serve import running_emulator
+from tests.support.processes import free_port, wait_until_ready
+
+serve = importlib.import_module("gateway.cli.serve")  # the package has a command of the same name
+CHAT = "/v1/chat/completions"
+MODEL = "tiny"
+LONG = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Go on."}],
+    "stream": True,
+    "max_tokens": 150,
+    "ignore_eos": True,
+}
+
+ENDLESS = LONG | {"max_tokens": 20_000}
+
+
+@pytest.fixture(scope="module")
+def emulator():
+    with running_emulator(EmulatorConfig.fast(step_cost=StepCost(0.01, 0.0, 0.0, 0.0))) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def serving(upstream, work, *arguments):
+    """The process, its address and the file of its output."""
+    url, output = f"http://127.0.0.1:{(port := free_port())}", work / "out.log"
+    command = [sys.executable, "-m", "gateway", "serve", "--upstream", upstream, "--port", str(port), *arguments]
+    with output.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
+        try:
+            wait_until_ready(f"{url}/readyz", process, output)
+            yield process, url, output
+        finally:
+            process.kill()
+
+
+def lines_of(output):
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def test_sigterm_drains(emulator, tmp_path):
+    with (
+        serving(emulator.base_url, tmp_path) as (process, url, output),
+        httpx.Client(base_url=url, timeout=30) as client,
+    ):
+        with client.stream("POST", CHAT, json=LONG) as stream:
+            pieces = stream.iter_raw()
+            received = [next(pieces)]
+            process.send_signal(signal.SIGTERM)
+            while (ready := httpx.get(f"{url}/readyz")).status_code != 503:
+                pass
+            assert "shutting down" in ready.json()["reason"]
+            late = httpx.post(f"{url}{CHAT}", json=LONG)
+            assert (late.status_code, late.headers["x-gateway-reason"]) == (503, "draining")
+            received += pieces
+        assert b"".join(received).endswith(b"data: [DONE]\n\n")
+        assert process.wait(10) == 0
+    outcomes = [line["outcome"] for line in lines_of(output) if "outcome" in line]
+    assert outcomes == ["refused", "finished"]
+
+
+def test_a_drain_that_takes_too_long_is_cut(emulator, tmp_path):
+    with serving(emulator.base_url, tmp_path, "--set", "server.drain_seconds=1") as (process, url, output):
+        with httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS) as stream:
+            pieces = stream.iter_raw()
+            next(pieces)
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(pieces)
+        assert process.wait(15) == 0
+    (line,) = (line for line in lines_of(output) if "outcome" in line)
+    assert line["outcome"] == "client_left"
+
+
+def test_a_second_signal_ends_it_at_once(emulator, tmp_path):
+    with (
+        serving(emulator.base_url, tmp_path) as (process, url, _),
+        httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS) as stream,
+    ):
+        pieces = stream.iter_raw()
+        next(pieces)
+        process.send_signal(signal.SIGINT)
+        while httpx.get(f"{url}/readyz").status_code != 503:
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == -signal.SIGTERM
+        pieces.close()
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            (["--set", "queue.requests"], "write NAME=VALUE"),
+            (["--set", "queue.request=3"], "queue.request (flag): there is no such setting"),
+            (["--port", "70000"], "server.port (flag)"),
+            (["--upstream", "vllm:8000"], "upstream.url (flag)"),
+            (["--config", "/does/not/exist.yaml"], "--config /does/not/exist.yaml"),
+        ],
+    )
+    def test_settings(self, arguments, told):
+        result = CliRunner().invoke(app, ["serve", *arguments])
+        assert result.exit_code == 2
+        assert told in result.stderr
+
+    def test_a_file(self, tmp_path):
+        file = tmp_path / "gateway.yaml"
+        file.write_text("models: [{name: m, family: none-such}]\nqueue: {requests: 5}\n")
+        result = CliRunner().invoke(app, ["serve", "--config", str(file)])
+        assert result.exit_code == 2
+        assert "The models cannot be read" in result.stderr
+        assert "none-such" in result.stderr
+
+
+class TestStarting:
+    """What the server is given, without listening."""
+
+    @pytest.fixture
+    def servers(self, monkeypatch):
+        started = []
+
+        def run(server):
+            started.append(server)
+
+        monkeypatch.setattr(serve._Server, "run", run)
+        monkeypatch.setattr("logging.config.dictConfig", lambda config: None)
+        return started
+
+    def test_flags_win(self, servers, tmp_path):
+        file = tmp_path / "gateway.yaml"
+        file.write_text("server: {port: 1234, host: 127.0.0.1, drain_seconds: 7}\n")
+        result = CliRunner().invoke(app, ["serve", "--config", str(file), "--port", "4321", "--set", "server.seats=3"])
+        assert result.exit_code == 0, result.output
+        (server,) = servers
+        assert (server.config.host, server.config.port) == ("127.0.0.1", 4321)
+
+    def test_what_is_not_there_yet_is_said(self, servers, caplog):
+        CliRunner().invoke(app, ["serve", "--set", "images.remote.policy=inline"])
+        assert "not yet supported" in caplog.text
+
+    async def test_a_signal_before_the_start_stops_it(self, servers):
+        CliRunner().invoke(app, ["serve"])
+        (server,) = servers
+        server.handle_exit(signal.SIGTERM, None)
+        assert server.should_exit
+
+    async def test_the_first_signal_drains_and_the_second_leaves(self, servers):
+        CliRunner().invoke(app, ["serve", "--set", "log.requests=false"])
+        (server,) = servers
+        application = server._application
+        async with application.running():
+            application._running.seats.take()
+            server.handle_exit(signal.SIGTERM, None)
+            assert not await server.on_tick(1)
+            application._running.seats.give_back()
+            assert await server.on_tick(2)
+            assert server.handle_exit(signal.SIGTERM, None) is None
+            assert server._captured_signals == [signal.SIGTERM]
