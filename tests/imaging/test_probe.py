@@ -257,5 +257,5 @@ def test_what_follows_a_jpegs_frame_header_is_left_to_the_decoder():
     file = head + b"\x00\xff\x01" + bytes(5000)
     info = probe(EncodedFile(pybase64.b64encode(file)), ImageLimits(), "p")
     assert info.size == Size(640, 480)
-    with pytest.raises(GatewayError, match="cannot be decoded|damaged|truncated"):
+    with pytest.raises(GatewayError, match=r"cannot be decoded|damaged|truncated"):
         verify(file, info)

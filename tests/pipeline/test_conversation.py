@@ -1,12 +1,13 @@
 """A conversation that grows turn by turn: old pictures cost nothing again, and what vLLM has cached stays cached."""
 
+import asyncio
 import json
 from itertools import pairwise
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
-from tests.support.live_gateway import CHAT, MODEL, image, live_gateway
-from tests.support.model_server import model_server, posts
+from tests.support.live_gateway import CHAT, MODEL, image, live_gateway, until
+from tests.support.model_server import answer_chat, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 
 TURNED = [data_url(encoded(picture(56, 28, seed=n), "JPEG", orientation=6), "image/jpeg") for n in range(14)]
@@ -33,6 +34,31 @@ async def hold(urls, **sections):
         await gateway.until_released()
         images = gateway.application._running.proxy._parts.images.statistics()
         return [visit.body for visit in posts(upstream)], images
+
+
+async def test_a_picture_that_the_engine_has_answered_for_is_not_charged_again():
+    """It still fills the prompt; only decoding and encoding are what the engine's caches spare."""
+    may_answer = asyncio.Event()
+    may_answer.set()
+    charged = []
+
+    async def patiently(visit):
+        await may_answer.wait()
+        await answer_chat(visit)
+
+    async with (
+        model_server(patiently) as upstream,
+        live_gateway(upstream.base_url, budget={"kv_blocks": 1000, "encoder_tokens": 1000}) as gateway,
+    ):
+        for turn in (1, 1, 2):
+            may_answer.clear()
+            asked = asyncio.create_task(gateway.http.post(CHAT, json=conversation(SOUND[:turn])))
+            await until(lambda: gateway.held().get('{resource="sequences"}') == 1)
+            charged.append(gateway.held().get('{resource="encoder_tokens"}', 0))
+            assert gateway.held()['{resource="kv_blocks"}'] > 0
+            may_answer.set()
+            assert (await asked).status_code == 200
+    assert charged == [6, 0, 6]  # 56x28 lies below the least area: the model makes 3x2 of it
 
 
 async def test_each_picture_is_decoded_once():
