@@ -1,6 +1,7 @@
 """Options that several commands share, and how settings mistakes are told."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -18,7 +19,14 @@ Assignments = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="One setting, e.g. --set queue.requests=64. May be repeated."),
 ]
 
+_PIPE_WIDTH = 144  # without a terminal tables would be folded into 80 columns
+
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def wide_console() -> Console:
+    """Standard output, for tables; sized for reading where it is no terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def fail(message: str, exit_code: int = 2) -> NoReturn:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import sys
 import time
 from collections.abc import Iterator
 
@@ -17,9 +16,9 @@ from gateway.cli.demo.meter import Meter
 from gateway.cli.demo.servers import ServerFailedError, Servers, running_servers
 from gateway.cli.demo.tables import burst_table, pictures_table, refusal_lines, turns_table
 from gateway.cli.demo.verdict import complaints
+from gateway.cli.options import wide_console
 
 _WATCH_SECONDS = 0.5
-_PIPE_WIDTH = 144
 _ANSWER_SECONDS = 60.0
 
 _SNIPPET = """\
@@ -42,8 +41,7 @@ _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQ
 
 def perform(*, keep: bool) -> int:
     """Play it all; returns the exit code."""
-    # Without a terminal the tables would be folded into 80 columns.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    console = wide_console()
     try:
         with _terminated_like_interrupted(), contextlib.ExitStack() as stack:
             with _told(console) as tell:

@@ -1,0 +1,156 @@
+"""What `check` has to tell, as values: made from settings, models and one look at the upstream. No printing here."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gateway.models.served import Engine, ModelTable, ServedModel
+from gateway.pipeline.follow import describe_engine
+from gateway.policies import ByteBudgets, PixelLimit, body_limits_of, engine_of, pixel_limits
+from gateway.settings import Loaded, Section, Settings
+from gateway.upstream.state import UpstreamState
+
+LOOK_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One setting. `value` as YAML and JSON have it; None where the gateway finds it out by itself."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFound:
+    """One model that clients may name."""
+
+    name: str
+    is_served: bool
+    max_model_len: int | None
+    family: str
+    family_source: str
+    is_text_exact: bool
+    max_image_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All of it. `unknown` are sentences about what is therefore not enforced."""
+
+    settings: list[Effective]
+    budgets: ByteBudgets
+    max_body_bytes: int
+    pixels: list[PixelLimit]
+    url: str
+    is_upstream_given: bool
+    state: UpstreamState
+    engine: Engine
+    models: list[ModelFound]
+    unknown: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        report = self.state.report
+        return {
+            "settings": {each.name: {"value": each.value, "origin": each.origin} for each in self.settings},
+            "memory": asdict(self.budgets),
+            "max_body_bytes": self.max_body_bytes,
+            "max_pixels": {limit.name: {"pixels": limit.pixels, "bound_by": limit.bound_by} for limit in self.pixels},
+            "upstream": {
+                "url": self.url,
+                "is_up": self.state.is_up,
+                "trouble": self.state.trouble,
+                "version": self.state.version,
+                "kv_blocks": self.engine.kv_blocks,
+                "kv_block_tokens": self.engine.kv_block_tokens if report else None,
+                "prefix_caching": self.engine.prefix_caching if report else None,
+                "models": [asdict(model) for model in self.models],
+            },
+            "unknown": self.unknown,
+        }
+
+
+def find(loaded: Loaded, models: Sequence[ServedModel], state: UpstreamState, memory_limit_bytes: int) -> Findings:
+    """Everything from values; `state` is one look at the upstream, `memory_limit_bytes` this process's limit."""
+    settings = loaded.settings
+    budgets = ByteBudgets.of(settings.budget, memory_limit_bytes)
+    engine = engine_of(settings)
+    if state.report is not None:
+        describe_engine(engine, state.report, settings.budget.kv_blocks)
+    table = ModelTable(models, engine)
+    table.listed({model.id: model.max_model_len for model in state.models})
+    found = [_describe(table.served(name), {model.id for model in state.models}) for name in table.names]
+    return Findings(
+        settings=list(_effective(settings, loaded.origins)),
+        budgets=budgets,
+        max_body_bytes=body_limits_of(settings, budgets).max_bytes,
+        pixels=pixel_limits(settings.images, budgets),
+        url=str(settings.upstream.url),
+        is_upstream_given="upstream.url" in loaded.origins,
+        state=state,
+        engine=engine,
+        models=found,
+        unknown=list(_unknown(settings, engine, found)),
+    )
+
+
+def _describe(model: ServedModel, served_names: set[str]) -> ModelFound:
+    return ModelFound(
+        name=model.name,
+        is_served=model.name in served_names,
+        max_model_len=model.max_model_len,
+        family=model.family.name,
+        family_source=model.family_source.value,
+        is_text_exact=model.exact_text is not None,
+        max_image_tokens=model.family.max_image_tokens,
+    )
+
+
+def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effective]:
+    values = settings.model_dump(mode="json")
+    for name in _leaves(settings):
+        value: Any = values
+        for key in name.split("."):
+            value = value[key]
+        yield Effective(name, sorted(value) if name == "images.formats" else value, origins.get(name, "default"))
+
+
+def _leaves(section: Section, prefix: str = "") -> Iterator[str]:
+    """Dotted names of all settings, in the order of the file."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _unknown(settings: Settings, engine: Engine, models: Sequence[ModelFound]) -> Iterator[str]:
+    if engine.kv_blocks is None:
+        yield "KV blocks: the engine has not told and budget.kv_blocks is not set; not enforced, nothing is refused."
+    if engine.encoder_tokens.value is None:
+        yield "Encoder tokens: vLLM tells no number; not enforced until a 400 of its names it (budget.encoder_tokens)."
+    if engine.image_limit.value is None:
+        yield "Images a request: vLLM tells no number; not enforced until a 400 of its names it (images.max_forwarded)."
+    if settings.budget.sequences is None:
+        yield "Sequences: vLLM does not tell max_num_seqs; 128 at the start, then learned (budget.sequences)."
+    yield "Preprocessing: 20 MP/s at the start, then learned from first events."
+    if engine.kv_blocks is not None:
+        yield "KV groups: their layout is not told; a request is charged as for one group of full attention."
+    if not models:
+        yield "Models: none is configured and none was listed; prices are of an assumed family and refuse nothing."
+    for model in models:
+        yield from _unknown_of(model)
+
+
+def _unknown_of(model: ModelFound) -> Iterator[str]:
+    if model.max_model_len is None:
+        yield f"{model.name}: its context length is not known; not enforced."
+    if model.family_source == "assumed":
+        yield (
+            f"{model.name}: its family is assumed to be {model.family}; its prices may queue, but never refuse. "
+            f"Set models: [{{name: {model.name}, family: ...}}]."
+        )
+    if not model.is_text_exact:
+        yield f"{model.name}: text is estimated by its bytes; set its folder (models[].folder) for exact counts."

@@ -1,0 +1,103 @@
+"""How `check` prints what it found."""
+
+import json
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cli.check.findings import Findings
+from gateway.cli.options import wide_console
+
+_MIB = 1 << 20
+
+
+def print_findings(findings: Findings) -> None:
+    """Settings, limits, upstream, and what is not enforced."""
+    console = wide_console()
+    console.print(_settings_table(findings))
+    console.print(_memory_table(findings))
+    console.print(_pixels_table(findings))
+    _print_upstream(console, findings)
+    console.print("\nNot known, and what that means:")
+    for sentence in findings.unknown:
+        console.print(f"- {sentence}", markup=False, soft_wrap=True)
+
+
+def _settings_table(findings: Findings) -> Table:
+    table = _table("Settings", "name", "value", "from")
+    for each in findings.settings:
+        style = None if each.origin == "default" else "bold"
+        table.add_row(each.name, Text(_shown(each.value)), Text(each.origin), style=style)
+    return table
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "(automatic)"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _memory_table(findings: Findings) -> Table:
+    budgets = findings.budgets
+    rows = {
+        "memory limit of this process": budgets.limit_bytes,
+        "bodies of requests (budget.body_bytes)": budgets.body_bytes,
+        "decoding images (budget.decode_bytes)": budgets.decode_bytes,
+        "caches of images": budgets.cache_bytes,
+        "largest body": findings.max_body_bytes,
+    }
+    table = _table("Memory", "what", "MiB")
+    for name, byte_count in rows.items():
+        table.add_row(name, f"{byte_count / _MIB:,.0f}")
+    return table
+
+
+def _pixels_table(findings: Findings) -> Table:
+    table = _table("Largest image", "format", "megapixels", "bound by")
+    for limit in findings.pixels:
+        table.add_row(limit.name, f"{limit.pixels / 1e6:,.1f}", limit.bound_by)
+    return table
+
+
+def _print_upstream(console: Console, findings: Findings) -> None:
+    state, engine = findings.state, findings.engine
+    if state.is_up:
+        console.print(f"\nUpstream {findings.url}: vLLM {state.version or 'of unknown version'}", markup=False)
+        if state.trouble:
+            console.print(f"Trouble: {state.trouble}", markup=False)
+    else:
+        given = "" if findings.is_upstream_given else " (the default; give --upstream)"
+        console.print(f"\nUpstream {findings.url}{given} does not answer: {state.trouble}", markup=False)
+    if engine.kv_blocks is not None:
+        tokens = engine.kv_blocks * engine.kv_block_tokens
+        console.print(f"KV pool: {engine.kv_blocks:,} blocks of {engine.kv_block_tokens} tokens = {tokens:,} tokens")
+    if state.report is not None:
+        console.print(f"Prefix caching: {'on' if engine.prefix_caching else 'off'}")
+    if findings.models:
+        console.print(_models_table(findings))
+
+
+def _models_table(findings: Findings) -> Table:
+    table = _table("Models", "name", "context", "family", "found by", "text", "tokens of the largest image")
+    for model in findings.models:
+        table.add_row(
+            Text(model.name if model.is_served else f"{model.name} (not listed by the upstream)"),
+            "unknown" if model.max_model_len is None else f"{model.max_model_len:,}",
+            model.family,
+            model.family_source,
+            "exact" if model.is_text_exact else "estimated",
+            f"{model.max_image_tokens:,}",
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(
+            column, justify="right" if column in {"MiB", "megapixels"} else "left", no_wrap=column == "name"
+        )
+    return table

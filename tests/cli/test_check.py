@@ -1,0 +1,182 @@
+"""`vlm-gateway check`: settings with their sources, derived limits, what the upstream tells, and what is not known."""
+
+import importlib
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from gateway.emulator.config import EmulatorConfig
+from gateway.emulator.serve import running_emulator
+from gateway.ledger.host_memory import GIB
+from gateway.settings import Settings
+from gateway.upstream.state import UpstreamModel, UpstreamState
+from tests.support.processes import free_port
+
+COMMAND = importlib.import_module("gateway.cli.check")  # as an attribute of gateway.cli it is the function
+
+
+@pytest.fixture(autouse=True)
+def _memory(monkeypatch):
+    monkeypatch.setattr(COMMAND, "memory_limit_bytes", lambda: GIB)
+
+
+def run(*options, **environment):
+    return CliRunner().invoke(app, ["check", *options], env=environment)
+
+
+def found(*options, **environment):
+    result = run(*options, "--json", **environment)
+    return json.loads(result.stdout.splitlines()[-1]), result
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    config = EmulatorConfig.fast(model="Qwen/Qwen2.5-VL-7B-Instruct", max_model_len=4096, num_gpu_blocks=513)
+    with running_emulator(config) as emulator:
+        yield emulator.base_url
+
+
+def test_every_setting_is_listed_with_its_value_and_its_source(tmp_path):
+    file = tmp_path / "g.yaml"
+    file.write_text("queue: {requests: 7}\nhistory: {marker: '[gone]'}")
+    said, result = found(
+        *("--config", str(file), "--set", "images.max_pixels=1000"),
+        GATEWAY_SERVER__SEATS="5",
+        GATEWAY_UPSTREAM__CONNECT_TIMEOUT_SECONDS="0.5",
+    )
+    settings = said["settings"]
+    sections = Settings.model_fields.keys() - {"models"}
+    assert {name.partition(".")[0] for name in settings} == sections | {"models"}
+    assert settings["queue.requests"] == {"value": 7, "origin": f"file {file}"}
+    assert settings["images.max_pixels"] == {"value": 1000, "origin": "flag"}
+    assert settings["server.seats"] == {"value": 5, "origin": "environment"}
+    assert settings["images.remote.policy"] == {"value": "refuse", "origin": "default"}
+    assert settings["budget.kv_blocks"] == {"value": None, "origin": "default"}
+    assert "[gone]" in result.stdout
+    assert "(automatic)" in result.stdout
+
+
+def test_the_limits_that_follow_say_what_bound_them():
+    said, result = found()
+    assert said["memory"] == {
+        "limit_bytes": GIB,
+        "body_bytes": GIB // 4,
+        "decode_bytes": GIB // 4,
+        "cache_bytes": GIB // 20,
+    }
+    assert said["max_body_bytes"] == 32 << 20
+    assert said["max_pixels"]["png"] == {"pixels": 50_000_000, "bound_by": "images.max_pixels"}
+    assert said["max_pixels"]["webp"] == {"pixels": int(GIB / 4 / 17.5), "bound_by": "budget.decode_bytes"}
+    assert "progressive jpeg" in result.stdout
+
+
+def test_what_the_upstream_tells(upstream):
+    said, result = found("--upstream", upstream)
+    assert result.exit_code == 0
+    assert said["upstream"] == {
+        "url": f"{upstream}/",
+        "is_up": True,
+        "trouble": None,
+        "version": "0.32.0",
+        "kv_blocks": 512,
+        "kv_block_tokens": 16,
+        "prefix_caching": True,
+        "models": [
+            {
+                "name": "Qwen/Qwen2.5-VL-7B-Instruct",
+                "is_served": True,
+                "max_model_len": 4096,
+                "family": "qwen2_5_vl",
+                "family_source": "name",
+                "is_text_exact": False,
+                "max_image_tokens": 16_384,
+            }
+        ],
+    }
+    assert "KV pool: 512 blocks of 16 tokens = 8,192 tokens" in result.stdout
+    assert "Prefix caching: on" in result.stdout
+
+
+def test_what_is_not_known_is_said_with_what_it_means(upstream):
+    said, result = found("--upstream", upstream, "--set", "models=[{name: other}]")
+    unknown = "\n".join(said["unknown"])
+    assert "Encoder tokens: vLLM tells no number; not enforced until a 400 of its names it" in unknown
+    assert "KV groups: their layout is not told" in unknown
+    assert "other: its context length is not known; not enforced." in unknown
+    assert "other: its family is assumed to be qwen2_5_vl; its prices may queue, but never refuse." in unknown
+    assert "KV blocks:" not in unknown
+    assert "other (not listed by the upstream)" in result.stdout
+
+
+def test_what_the_operator_states_is_no_longer_unknown(upstream):
+    own = ("budget.sequences=4", "budget.encoder_tokens=9000", "images.max_forwarded=8", "budget.kv_blocks=100")
+    said, _ = found("--upstream", upstream, *(word for name in own for word in ("--set", name)))
+    assert said["upstream"]["kv_blocks"] == 100
+    assert [sentence.partition(":")[0] for sentence in said["unknown"]] == [
+        "Preprocessing",
+        "KV groups",
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+    ]
+
+
+def test_a_given_upstream_that_does_not_answer_exits_1():
+    url = f"http://127.0.0.1:{free_port()}"
+    result = run("--upstream", url)
+    assert result.exit_code == 1
+    assert f"The upstream {url}/ cannot be used: /health:" in result.stderr
+
+
+def test_without_an_upstream_the_settings_can_still_be_checked(monkeypatch):
+    async def nobody(url, **_):
+        return UpstreamState(trouble=f"nobody at {url}")
+
+    monkeypatch.setattr(COMMAND, "discover", nobody)
+    said, result = found()
+    assert result.exit_code == 0
+    assert not said["upstream"]["is_up"]
+    assert "http://127.0.0.1:8000/ (the default; give --upstream) does not answer: nobody at" in result.stdout
+    assert "KV blocks: the engine has not told" in result.stdout
+    assert "Models: none is configured and none was listed" in result.stdout
+
+
+def test_an_upstream_that_tells_half_of_it_says_what_is_missing(monkeypatch):
+    async def tells_little(_url, **_):
+        return UpstreamState(is_up=True, models=(UpstreamModel("m", None),), trouble="/metrics answered 404")
+
+    monkeypatch.setattr(COMMAND, "discover", tells_little)
+    said, result = found("--upstream", "http://127.0.0.1:8000")
+    assert result.exit_code == 0
+    assert said["upstream"]["prefix_caching"] is None
+    assert "vLLM of unknown version" in result.stdout
+    assert "Trouble: /metrics answered 404" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "mistakes"),
+    [
+        (
+            ["--set", "queue.lenght=1", "--set", "server.port=many"],
+            ["queue.lenght (flag): there is no such setting", "server.port (flag)"],
+        ),
+        (["--set", "queue"], ["--set queue: write NAME=VALUE"]),
+        (["--config", "/nowhere.yaml"], ["--config /nowhere.yaml"]),
+        (
+            ["--set", "images.max_pixels=50000000", "--set", "budget.decode_bytes=268435456"],
+            [
+                "The settings contradict each other",
+                "images.max_pixels is 50000000, but budget.decode_bytes = 268435456",
+            ],
+        ),
+        (
+            ["--set", "models=[{name: a, family: bogus}, {name: b, folder: /nowhere}]"],
+            ["model 'a': unknown model family 'bogus'", "model 'b': config.json: cannot be read"],
+        ),
+    ],
+)
+def test_all_mistakes_are_named_and_exit_2(options, mistakes):
+    result = run(*options)
+    assert result.exit_code == 2
+    for mistake in mistakes:
+        assert mistake in result.stderr
