@@ -5,6 +5,7 @@ import typer
 from gateway.cli.check import check
 from gateway.cli.demo import demo
 from gateway.cli.emulate import emulate
+from gateway.cli.estimate import estimate
 from gateway.cli.serve import serve
 from gateway.cli.tokens import tokens
 
@@ -20,6 +21,7 @@ app.command("serve")(serve)
 app.command("demo")(demo)
 app.command("emulate")(emulate)
 app.command("check")(check)
+app.command("estimate")(estimate)
 app.command("tokens")(tokens)
 
 

@@ -70,6 +70,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     request = parse(exchange)
     plan, cost = await price(parts, exchange, request)
+    refuse_for_good(parts, exchange, cost)
     await admit(parts, exchange, cost)
     prepared = await transform(parts, exchange, plan)
     body = rewrite(exchange.body, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
@@ -83,9 +84,9 @@ def parse(exchange: Exchange) -> VisionRequest:
 
 
 async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
-    """Steps 3 to 5: what would be sent, and its whole cost. Needs no engine, so `vlm-gateway estimate` runs it too.
+    """Steps 3 to 5: what would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400.
 
-    Raises GatewayError 400; one that never fits leaves its plan and cost on the exchange.
+    Needs no engine, as does what goes before and `refuse_for_good`: so `vlm-gateway estimate` runs them too.
     """
     model = exchange.model = rules.models.served(request.model)
     text = await count_text(exchange, request, model)
@@ -94,9 +95,14 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
         text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
     exchange.plans, exchange.trimmed = plan.plans, plan.trimmed
     cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
-    if not model.is_assumed:
-        refuse_what_never_fits(cost, rules.models.limits(model), model.family)
     return plan, cost
+
+
+def refuse_for_good(rules: Rules, exchange: Exchange, cost: RequestCost) -> None:
+    """The end of step 5. Raises GatewayError 400 for what this engine could not serve even when idle."""
+    model = exchange.model
+    if model is not None and not model.is_assumed:
+        refuse_what_never_fits(cost, rules.models.limits(model), model.family)
 
 
 async def count_text(
@@ -117,7 +123,13 @@ async def count_text(
 
 
 def _count(counter: ExactText, chat: bytes) -> TextCount:
-    return counter.count(msgspec.json.decode(chat))
+    """Raises UncountableError."""
+    try:
+        body = msgspec.json.decode(chat)
+    except msgspec.DecodeError as error:
+        # Somewhere in a field that the gateway does not read: for vLLM to judge.
+        raise UncountableError(str(error)) from error
+    return counter.count(body)
 
 
 def plan_request(rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, text: Bounds) -> Plan:
@@ -151,7 +163,7 @@ def plan_request(rules: Rules, exchange: Exchange, request: VisionRequest, model
 def cost_of(
     rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
 ) -> RequestCost:
-    """The whole cost, whether it fits or not."""
+    """The whole cost, with what the model's answers are known to take."""
     limits = rules.models.limits(model)
     image_tokens = [model.family.tokens(image.target) for image in plan.plans]
     exchange.sent_images = tuple(
