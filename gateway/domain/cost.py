@@ -86,8 +86,7 @@ class ImageCost(NamedTuple):
     encoder_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCost:
+class RequestCost(NamedTuple):
     """All that admission and `estimate` need to know.
 
     `prompt_tokens` = text + images + ids over all `prompts`; `output_tokens` are reserved for each of the

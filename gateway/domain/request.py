@@ -34,8 +34,7 @@ class ImageRef:
     has_uuid: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MessageOutline:
+class MessageOutline(NamedTuple):
     """One message: its role, the UTF-8 bytes of text that the template will render, the ordinals of its images."""
 
     role: str
@@ -43,8 +42,7 @@ class MessageOutline:
     images: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class VisionRequest:
+class VisionRequest(NamedTuple):
     """What admission needs of any request that makes the engine work.
 
     `max_tokens` is the client's bound on the answer (None: the whole remainder of the context); `n` answers per

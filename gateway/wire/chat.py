@@ -175,9 +175,9 @@ def _side_text_bytes(message: _Message) -> int:
 
 
 def _refuse_what_hides_cost(parsed: _Body) -> None:
-    for name, what in _HIDES_COST.items():
-        if getattr(parsed, name):
-            raise GatewayError(Code.INVALID_REQUEST, f"`{name}` {what}. Leave it out.", param=name)
+    if parsed.mm_processor_kwargs or parsed.media_io_kwargs or parsed.chat_template:
+        name = next(name for name in _HIDES_COST if getattr(parsed, name))
+        raise GatewayError(Code.INVALID_REQUEST, f"`{name}` {_HIDES_COST[name]}. Leave it out.", param=name)
     read.refuse_hidden_prompt(parsed.kv_transfer_params)
     read.refuse_beam_search(parsed.use_beam_search)
 

@@ -97,14 +97,17 @@ def rendered_bytes(value: Any) -> int:
 
 def json_bytes(*values: msgspec.Raw) -> int:
     """Bytes of JSON values as they were sent; absent and null ones count nothing."""
-    views = [memoryview(value) for value in values if value is not ABSENT]
-    return sum(len(view) for view in views if view[:4].tobytes() != b"null")
+    total = 0
+    for value in values:
+        if value is not ABSENT:
+            view = memoryview(value)
+            total += 0 if bytes(view[:4]) == b"null" else len(view)
+    return total
 
 
 def refuse_hidden_prompt(kv_transfer_params: dict[str, msgspec.Raw] | None) -> None:
     """Refuse ids that would replace the prompt that was counted (vLLM renderers/online_renderer.py)."""
-    ids = (kv_transfer_params or {}).get("prompt_token_ids", ABSENT)
-    if json_bytes(ids):
+    if kv_transfer_params and json_bytes(kv_transfer_params.get("prompt_token_ids", ABSENT)):
         raise GatewayError(
             Code.INVALID_REQUEST,
             "`kv_transfer_params.prompt_token_ids` would replace the prompt that is sent, so its cost could not be "
