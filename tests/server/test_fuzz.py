@@ -4,12 +4,16 @@ import json
 import random
 from http import HTTPStatus
 
-from tests.support.live_gateway import CHAT, chat, image, live_gateway
+import pytest
+
+from tests.conformance import byte_model
+from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway
 from tests.support.model_server import ANSWER, model_server
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.raw_client import raw_client
 
 ROUNDS = 400
+PATHS = [CHAT] * 8 + ["/v1/completions", "/v1/embeddings", "/tokenize", f"{CHAT}?a=\xe9%zz"]
 PICTURES = [
     data_url(encoded(picture(40, 30)), "image/png"),
     data_url(encoded(picture(40, 30), "JPEG", orientation=6), "image/jpeg"),
@@ -35,6 +39,7 @@ ODD_VALUES = [
     "data:,",
     ",",
 ]
+ODD_NAMES = ["name", "tool_calls", "reasoning", "chat_template_kwargs", "add_generation_prompt", "documents", "role"]
 ODD_BYTES = [
     b"\xff",
     b"\x00",
@@ -66,13 +71,13 @@ HEADERS = {
 def a_body(chance: random.Random) -> bytes:
     parts = [image(chance.choice(PICTURES)) for _ in range(chance.randrange(3))]
     body = chat("Look.", *parts, max_tokens=chance.choice([1, 16, 10**9]), stream=chance.random() < 0.2)
-    for _ in range(chance.randrange(3)):
+    for _ in range(chance.choice([0, 1, 1, 2])):
         damage_tree(chance, body)
     try:
         data = bytearray(json.dumps(body).encode())
     except ValueError:
         data = bytearray(b"{}")
-    for _ in range(chance.choice([0, 0, 1, 2])):
+    for _ in range(chance.choice([0, 0, 0, 0, 1, 2])):
         damage_bytes(chance, data)
     return bytes(data)
 
@@ -93,6 +98,8 @@ def damage_tree(chance: random.Random, body: dict) -> None:
             node[key] = chance.choice(ODD_VALUES)
         elif what == 1:
             del node[key]
+        elif isinstance(node, dict) and chance.random() < 0.3:
+            node[chance.choice(ODD_NAMES)] = chance.choice(ODD_VALUES)
         elif isinstance(node, dict):
             node[
                 chance.choice(["uuid", "type", "detail", "n", "stop", "tools", "image_url", "mm_processor_kwargs"])
@@ -112,23 +119,30 @@ def damage_bytes(chance: random.Random, data: bytearray) -> None:
 
 
 def a_head(chance: random.Random) -> list[str]:
-    names = chance.sample(list(HEADERS), chance.choice([0, 0, 1, 3]))
+    names = chance.sample(list(HEADERS), chance.choice([0, 0, 0, 0, 1, 3]))
     chosen = {"content-type": "application/json"} | {name: chance.choice(HEADERS[name]) for name in names}
     return [f"{name}: {value}" for name, value in chosen.items()]
 
 
-async def test_no_input_is_the_gateways_fault():
+@pytest.fixture(params=["estimated", "counted"])
+def model(request, tmp_path):
+    """A model whose text is estimated, and one whose own tokenizer and template count it."""
+    if request.param == "estimated":
+        return {"name": MODEL, "family": "qwen2_5_vl"}
+    byte_model.write(tmp_path)
+    return {"name": MODEL, "folder": str(tmp_path)}
+
+
+async def test_no_input_is_the_gateways_fault(model):
     async def answer_anything(visit):
         await visit.answer("200 OK", ANSWER, "content-type: application/json")
 
     chance = random.Random(20_261_130)
     statuses: dict[int, int] = {}
-    async with model_server(answer_anything) as upstream, live_gateway(upstream.base_url) as gateway:
+    async with model_server(answer_anything) as upstream, live_gateway(upstream.base_url, models=[model]) as gateway:
         await gateway.until_up()
         for number in range(ROUNDS):
-            path = chance.choice(
-                [CHAT, CHAT, CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", f"{CHAT}?a=\xe9%zz"]
-            )
+            path = chance.choice(PATHS)
             body, lines = a_body(chance), a_head(chance)
             async with raw_client(gateway.host, gateway.port) as client:
                 length = f"content-length: {len(body)}"
