@@ -1,0 +1,130 @@
+"""The README's claims, run: its commands exist, its settings load, its snippet works, its headers come."""
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pybase64
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from gateway.domain.vision.registry import FAMILIES
+from gateway.emulator.config import EmulatorConfig
+from gateway.emulator.serve import running_emulator
+from gateway.settings import load
+from tests.support.live_gateway import image, live_gateway
+from tests.support.pictures import encoded, picture
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands(program):
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith(program)]
+
+
+def test_it_says_what_it_is_in_two_lines_and_how_to_start_in_two_commands():
+    title, _, first, second, *_ = README.splitlines()
+    assert title == "# vlm-gateway"
+    assert (first + second).endswith("with the true reason.")
+    assert [command[:2] for command in commands("make")] == [["make", "demo"], ["make", "test"]]
+
+
+def test_every_make_target_it_names_is_there():
+    named = set(re.findall(r"make ([a-z-]+)", README))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_command_it_shows_is_understood():
+    shown = commands("vlm-gateway")
+    assert {command[1] for command in shown} == {"serve", "tokens", "estimate", "check", "emulate"}
+    for _, command, *words in shown:
+        help_text = CliRunner().invoke(app, [command, "--help"]).output
+        assert "Usage" in help_text
+        for option in (word for word in words if word.startswith("--")):
+            assert option in help_text, f"{command} {option}"
+
+
+def test_the_tokens_example_runs():
+    (command,) = [words for words in commands("vlm-gateway") if words[1] == "tokens"]
+    result = CliRunner().invoke(app, command[1:])
+    assert result.exit_code == 0
+    assert "2691" in result.output
+    assert "15301" in result.output
+
+
+def test_the_settings_example_loads():
+    (example,) = blocks("yaml")
+    settings = load(file_text=example, file_name="README.md").settings
+    assert settings.models[0].family in FAMILIES
+    assert settings.queue.requests == yaml.safe_load(example)["queue"]["requests"]
+
+
+def test_the_environment_example_loads():
+    (assignment,) = re.findall(r"`(GATEWAY_[A-Z_]+=\S+)`", README)
+    name, _, value = assignment.partition("=")
+    assert load(environment={name: value}).settings.server.port == int(value)
+
+
+@pytest.fixture
+def emulator():
+    with running_emulator(EmulatorConfig.fast(model="Qwen/Qwen2.5-VL-7B-Instruct")) as server:
+        yield server
+
+
+async def test_the_snippet_runs_as_it_stands_before_the_gateway(emulator, tmp_path):
+    (snippet,) = blocks("python")
+    payload = pybase64.b64encode(encoded(picture(640, 480))).decode()
+    async with live_gateway(emulator.base_url, models=[]) as gateway:
+        await gateway.until_up()
+        text = snippet.replace("http://127.0.0.1:8080", f"http://{gateway.host}:{gateway.port}")
+        script = tmp_path / "snippet.py"
+        script.write_text(f"PICTURE = {payload!r}\n{text}")
+        answer = await _run(script)
+    tokens, _, words = answer.partition(" ")
+    assert int(tokens) == 17 * 23 + 2  # 640x480 on a grid of 28, and the two markers
+    assert words.strip()
+
+
+async def _run(script):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    )
+    output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return output.decode()
+
+
+async def test_the_headers_it_lists_come():
+    listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {"x-gateway-resize"}
+    with running_emulator() as emulator:
+        async with live_gateway(emulator.base_url) as gateway:
+            served, refused = await _one_served_and_one_refused(gateway)
+    assert served.status_code == 200
+    assert listed == {name for answer in (served, refused) for name in answer.headers if name.startswith("x-gateway-")}
+
+
+async def _one_served_and_one_refused(gateway):
+    url = "data:image/png;base64," + pybase64.b64encode(encoded(picture(1, 1))).decode()
+    return await gateway.chat("What?", image(url)), await gateway.http.get("/nowhere")
+
+
+def test_the_compose_file_starts_the_gateway_with_options_that_exist():
+    compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+    command, *words = compose["services"]["gateway"]["command"]
+    help_text = CliRunner().invoke(app, [command, "--help"]).output
+    assert all(word in help_text for word in words if word.startswith("--"))
+    upstream = words[words.index("--upstream") + 1]
+    assert upstream.startswith("http://vllm:"), "the other service by its name"
