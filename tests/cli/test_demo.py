@@ -75,21 +75,26 @@ def gone_within(seconds, left):
     return not left()
 
 
-def test_the_whole_demo_its_snippet_and_its_end(tmp_path):
-    with demo_process(tmp_path, "--keep") as (process, left):
-        output = read_until(process, "Ctrl-C stops everything.")
-        assert len(left()) == 3
+def test_the_whole_demo_its_snippet_and_its_end(capsys, monkeypatch):
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    monkeypatch.setenv("GATEWAY_QUEUE__REQUESTS", "0")  # the user's own gateway is no business of the demo
+    outputs = []
 
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(output[output.index("from openai") : output.index("Ctrl-C")], {})
-        assert "'x-gateway-visual-tokens': '6'" in printed.getvalue()
+    def try_the_snippet_and_leave():
+        output = capsys.readouterr().out
+        assert len(processes_with(mark)) == 2
+        exec(output[output.index("from openai") : output.index("Ctrl-C")], {})
+        outputs.extend((output, capsys.readouterr().out))
+        raise KeyboardInterrupt
 
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        assert left() == []
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(performance, "_pause", try_the_snippet_and_leave)
+    assert performance.perform(keep=True) == 0
+    assert processes_with(mark) == []
+    output, answer = outputs
+    assert "'x-gateway-visual-tokens': '6'" in answer
     for expected in (
+        "- conversation: turn 20 of 20",
         "12 MP photograph",
         "resized 4000x3000 -> 1820x1372",
         "15,303 -> 3,187",
@@ -97,14 +102,63 @@ def test_the_whole_demo_its_snippet_and_its_end(tmp_path):
         "admitted after waiting",
         "24 of 24 exact",
     ):
-        assert expected in " ".join(output.split())
+        assert expected in output
+
+
+def test_in_a_terminal_one_line_says_how_far_it_is():
+    console = Console(file=io.StringIO(), force_terminal=True, width=60)
+    with performance._told(console) as tell:
+        tell("turn 3")
+    assert "turn 3" in console.file.getvalue()
+
+
+def test_an_interrupted_demo_exits_130(monkeypatch):
+    monkeypatch.setattr(performance, "running_servers", interrupted)
+    result = CliRunner().invoke(app, ["demo"])
+    assert (result.exit_code, result.output.splitlines()[-1]) == (130, "Stopped.")
+
+
+@contextlib.contextmanager
+def interrupted():
+    raise KeyboardInterrupt
+    yield
+
+
+def program(tmp_path, text):
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.stdout.close()
+    log = tmp_path / "log"
+    log.write_text("last words")
+    return servers.Server("gateway", "http://127.0.0.1:1", process, log)
+
+
+def test_a_server_that_does_not_listen_to_sigterm_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "_STOP_SECONDS", 0.1)
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    )
+    server = program(tmp_path, deaf)
+    server.stop()
+    assert server.process.returncode == -signal.SIGKILL
+
+
+def test_a_server_that_ends_by_itself_is_told(tmp_path):
+    running = program(tmp_path, "import time; print('ready', flush=True); time.sleep(60)")
+    ended = program(tmp_path, "print('ready', flush=True)")
+    ended.process.wait()
+    try:
+        with pytest.raises(servers.ServerFailedError, match=r"the gateway did not run \(exit code 0\).*\nlast words"):
+            servers.Servers(running, ended).check()
+    finally:
+        running.stop()
 
 
 def test_a_demo_that_is_terminated_takes_its_servers_with_it(tmp_path):
     with demo_process(tmp_path) as (process, left):
         read_until(process, "making a 12 MP photograph")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 130
+        assert process.wait(30) == 130
         assert left() == []
 
 

@@ -102,7 +102,11 @@ def _keep(console: Console, servers: Servers) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             servers.check()
-            time.sleep(_WATCH_SECONDS)
+            _pause()
+
+
+def _pause() -> None:
+    time.sleep(_WATCH_SECONDS)
 
 
 @contextlib.contextmanager
