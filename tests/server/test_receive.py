@@ -104,7 +104,9 @@ class TestCodings:
         assert "at least 101" in await refused(decode_body(gzip.compress(b" " * 10**7), b"gzip", 100), 413)
 
     @pytest.mark.parametrize(
-        "body", [b"", b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"x", gzip.compress(b"{}") * 2]
+        "body",
+        [b"", b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"x", gzip.compress(b"{}") * 2],
+        ids=["empty", "plain", "cut short", "with a tail", "twice"],
     )
     async def test_damaged(self, body):
         await refused(decode_body(body, b"gzip", 100), 400)
