@@ -21,8 +21,7 @@ if ! "${pip[@]}" download --no-deps --dest "$venv/torch" "${links[@]}" "$torch";
   exit 1
 fi
 echo "test-real: installing $requirement (about 0.8 GB, a few minutes)"
-# Not compiled: of its tens of thousands of modules a run imports a part, and that is compiled then.
-"${pip[@]}" install --no-compile --find-links "$venv/torch" --constraint "$constraints" "$requirement"
+"${pip[@]}" install --find-links "$venv/torch" --constraint "$constraints" "$requirement"
 rm -r "$venv/torch"
 # torchaudio does not load beside this torch, and transformers imports it where it is; the others are dead weight.
 "${pip[@]}" uninstall --yes torchaudio torchcodec triton

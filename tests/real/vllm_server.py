@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tests.support.processes import free_port
 
-START_SECONDS = 180
+START_SECONDS = 300
 
 WORKAROUNDS = pathlib.Path(__file__).with_name("workarounds")
 ENVIRONMENT = {
