@@ -117,7 +117,8 @@ def _learn(exchange: Exchange) -> None:
     usage, cost, request, model = exchange.usage, exchange.cost, exchange.request, exchange.model
     if usage is None or cost is None or request is None or model is None:
         return
-    if cost.text_tokens.lower != cost.text_tokens.upper:
+    is_guess = model.is_assumed and cost.images  # what these images really cost is not known
+    if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
     if request.wants_output:

@@ -110,6 +110,10 @@ class TestMistakes:
             (["--set", "queue.request=3"], "queue.request (flag): there is no such setting"),
             (["--port", "70000"], "server.port (flag)"),
             (["--upstream", "vllm:8000"], "upstream.url (flag)"),
+            (
+                ["--set", "budget.decode_bytes=1000000", "--set", "images.max_pixels=50000000"],
+                "The settings contradict each other",
+            ),
             (["--config", "/does/not/exist.yaml"], "--config /does/not/exist.yaml"),
         ],
     )

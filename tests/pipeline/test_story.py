@@ -72,6 +72,17 @@ async def test_a_name_that_nobody_knows_is_left_to_the_upstream():
     }
 
 
+async def test_a_guess_at_images_teaches_nothing_of_the_text():
+    async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+        unknown = gateway.application._running.proxy._parts.models.served("unheard-of")
+        await gateway.chat("x" * 500, image(data_url(encoded(picture(28, 28)))), model="unheard-of")
+        await gateway.until_released()
+        assert unknown.ratio.bytes_per_token == 3.0
+        await gateway.chat("x" * 500, model="unheard-of")
+        await gateway.until_released()
+        assert unknown.ratio.bytes_per_token > 3.0
+
+
 async def test_an_image_beyond_the_encoder_budget_is_shrunk_or_refused():
     photo = image(data_url(encoded(picture(560, 560))))
     for fit, status in (("shrink", 200), ("refuse", 400)):

@@ -419,3 +419,50 @@ async def test_metrics_log_and_headers_agree_after_a_mixed_run():
         assert "nowhere" not in page
         payload = PICTURE["image_url"]["url"].partition(",")[2]
         assert not [text for text in (payload[:40], "sk-secret") if text in gateway.log_text.decode()]
+
+
+async def test_an_encoder_budget_that_the_upstream_names_is_kept_to_from_then_on():
+    async def too_large(visit):
+        text = "The image item with length 400 exceeds the pre-allocated encoder cache size 100."
+        await refuse_with(visit, "400 Bad Request", json.dumps({"error": {"message": text}}).encode())
+
+    photo = image(data_url(encoded(picture(560, 560))))
+    async with (
+        model_server(too_large) as upstream,
+        live_gateway(upstream.base_url, resize={"fit": "refuse"}) as gateway,
+    ):
+        await gateway.until_up()
+        assert (await gateway.chat(photo)).status_code == 400
+        answer = await gateway.chat(photo)
+        assert answer.headers["x-gateway-reason"] == "never_fits_encoder"
+        assert len(posts(upstream)) == 1
+
+
+async def test_a_fault_in_the_middle_of_an_answer_cuts_it_off(monkeypatch, caplog):
+    def faulty(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("gateway.pipeline.settle.chunk_passed", faulty)
+    async with (
+        model_server() as upstream,
+        live_gateway(upstream.base_url) as gateway,
+        raw_client(gateway.host, gateway.port) as client,
+    ):
+        client.post(json.dumps(chat()).encode())
+        status, _ = await client.answer_head()
+        assert (status, await client.reader.read()) == (200, b"")
+        await assert_ended(gateway, "gateway_fault", status=500)
+    assert "met a fault of the gateway" in caplog.text
+
+
+async def test_a_stop_that_does_not_wait_any_longer_ends_what_is_inside(slow_emulator):
+    async with contextlib.AsyncExitStack() as stack:
+        house = await stack.enter_async_context(contextlib.AsyncExitStack())
+        gateway = await house.enter_async_context(live_gateway(slow_emulator.base_url))
+        client = await stack.enter_async_context(raw_client(gateway.host, gateway.port))
+        client.post(json.dumps(chat(stream=True, max_tokens=20_000, ignore_eos=True)).encode())
+        await client.answer_head()
+        await house.aclose()
+        (line,) = await gateway.log(1)
+        assert line["outcome"] == "client_left"
+        await until(lambda: slow_emulator.statistics().running == 0)
