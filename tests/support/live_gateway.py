@@ -63,6 +63,15 @@ class LiveGateway:
         await until(lambda: self.log_text.count(b"\n") >= lines)
         return [json.loads(line) for line in self.log_text.splitlines()]
 
+    async def assert_ended(self, outcome: str, *, status: int, reason: str | None = None) -> dict[str, Any]:
+        """Nothing held, one request counted with `outcome`, one line logged that says the same: that line."""
+        await self.until_released()
+        assert self.ended() == {outcome: 1}
+        assert self.rejected() == ({reason: 1} if reason else {})
+        (line,) = await self.log(1)
+        assert (line["outcome"], line.get("status"), line.get("reason")) == (outcome, status, reason)
+        return line
+
     async def chat(self, *content: Any, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
         return await self.http.post(CHAT, json=chat(*content, **fields), headers=headers)
 
