@@ -48,7 +48,7 @@ def check_scheme(url: memoryview, param: str) -> None:
         return
     if _REMOTE_SCHEME.match(text):
         raise _invalid_url(
-            "Images by http(s) address are not fetched: `images.remote.policy` is `off`. "
+            "Images by http(s) address are not fetched: `images.remote.policy` is `refuse`. "
             "Send the image as a data URL (data:image/png;base64,...).",
             param,
         )
