@@ -1,7 +1,7 @@
 """`python -m benchmarks`: measure the gateway beside its peers and print ratios of one run.
 
-Everything runs on 127.0.0.1 and ends with this program. A full run takes about half an hour; name scenarios, peers,
-rounds and seconds to make it short:
+Everything runs on 127.0.0.1 and ends with this program. A full run takes about twenty minutes; name scenarios,
+peers, rounds and seconds to make it short:
 
     python -m benchmarks --scenarios text,latency --peers direct,haproxy,gateway --rounds 3 --secs 2
     python -m benchmarks --with litellm,vllm-router --out result.json
@@ -41,8 +41,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--scenarios", type=names, default=list(SCENARIOS), help="comma list (default: all)")
     peers = f"comma list (default: all of {','.join(PEERS)})"
     made.add_argument("--peers", type=_names_of(PEERS), default=list(PEERS), help=peers)
-    made.add_argument("--rounds", type=int, default=5, help="visits of each peer in each scenario (default 5)")
-    made.add_argument("--secs", type=float, default=3.0, help="seconds of each visit (default 3)")
+    made.add_argument("--rounds", type=int, default=3, help="visits of each peer in each scenario (default 3)")
+    made.add_argument("--secs", type=float, default=2.0, help="seconds of each visit (default 2)")
     help_with = "comma list of peers to install under .cache/bench/: " + ", ".join(REQUIREMENTS)
     made.add_argument("--with", dest="install", type=_names_of(REQUIREMENTS), default=[], help=help_with)
     help_target = "one more peer; {port}, {upstream} and {refuse} (0 or 1) are filled in"
