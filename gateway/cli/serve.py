@@ -15,6 +15,7 @@ import uvicorn
 from gateway.app import Application
 from gateway.cli.options import Assignments, ConfigFile, fail, read_settings
 from gateway.models.configure import ModelSettingsError
+from gateway.server.http_protocol import GatewayProtocol
 from gateway.settings import Settings
 from gateway.telemetry.logs import logging_config
 
@@ -71,7 +72,7 @@ class _Server(uvicorn.Server):
                 host=settings.server.host,
                 port=settings.server.port,
                 loop="uvloop",
-                http="httptools",
+                http=GatewayProtocol,
                 ws="none",
                 proxy_headers=False,
                 access_log=False,

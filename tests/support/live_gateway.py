@@ -13,6 +13,7 @@ import httpx
 import uvicorn
 
 from gateway.app import Application
+from gateway.server.http_protocol import GatewayProtocol
 from gateway.settings import Settings
 
 MODEL = "tiny"
@@ -142,7 +143,7 @@ async def _served(application: Application) -> AsyncIterator[tuple[str, int]]:
     host, port = listener.getsockname()
     server = _Server(
         uvicorn.Config(
-            application, http="httptools", ws="none", lifespan="on", log_config=None, access_log=False,
+            application, http=GatewayProtocol, ws="none", lifespan="on", log_config=None, access_log=False,
             server_header=False, timeout_graceful_shutdown=1,
         )
     )  # fmt: skip
