@@ -45,7 +45,8 @@ def test_a_traceback_stays_in_its_line() -> None:
 def restored_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    loggers = {name: logging.getLogger(name).level for name in ("uvicorn", "uvicorn.access", "httpx")}
+    loggers = {name: logging.getLogger(name).level for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx")}
+    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)  # servers of earlier tests leave a level of their own
     yield
     root.handlers[:], root.level = handlers, level
     for name, before in loggers.items():
