@@ -21,6 +21,10 @@ MIB = 1 << 20
 # The largest picture that the default limits of the gateway let in is 20 MB; its base64 makes a body of 26.7 MB.
 LARGEST_PICTURE_BYTES = 20_000_000
 TILE_SIDE = 512
+SMALL_PICTURE_BYTES = 250_000
+# Above this a picture gets more bytes, not more pixels: beyond some 12 megapixels the gateway would make it smaller,
+# which no other peer does.
+MOST_BYTES_AT_85 = 4_000_000
 _MARK_BYTES = base64.b64decode(UNIQUE_MARK)
 
 
@@ -33,26 +37,35 @@ def _tile() -> Image.Image:
     return Image.merge("RGB", [Image.blend(band, Image.effect_noise(side, 60), 0.5) for band in bands])
 
 
-def _picture(width: int, comment: bytes) -> bytes:
+def _picture(width: int, comment: bytes, quality: int) -> bytes:
     """A JPEG of 4:3 with `comment` before its pixels."""
     canvas = Image.new("RGB", (width, width * 3 // 4))
     for left in range(0, canvas.width, TILE_SIDE):
         for top in range(0, canvas.height, TILE_SIDE):
             canvas.paste(_tile(), (left, top))
     file = io.BytesIO()
-    canvas.save(file, "JPEG", quality=85, comment=comment)
+    canvas.save(file, "JPEG", quality=quality, subsampling=0 if quality == 100 else 2, comment=comment)
     return file.getvalue()
 
 
 def jpeg(about_bytes: int) -> bytes:
     """A JPEG of a little less than `about_bytes`, with the mark where base64 shows it."""
-    bytes_per_pixel = len(_picture(2 * TILE_SIDE, b"")) / (2 * TILE_SIDE) ** 2 / 0.75
+    quality = 85 if about_bytes <= MOST_BYTES_AT_85 else 100
+    bytes_per_pixel = len(_picture(2 * TILE_SIDE, b"", quality)) / (2 * TILE_SIDE) ** 2 / 0.75
     width = int((0.98 * about_bytes / bytes_per_pixel / 0.75) ** 0.5)
     for shift in range(3):  # base64 shows the mark only where it starts at a multiple of three
-        picture = _picture(width, b"n" * shift + _MARK_BYTES + b"n")
+        picture = _picture(width, b"n" * shift + _MARK_BYTES + b"n", quality)
         if UNIQUE_MARK in base64.b64encode(picture[:1024]):
             return picture
     raise AssertionError("one of three neighbouring places is a multiple of three")
+
+
+def padded_jpeg(about_bytes: int) -> bytes:
+    """Few pixels and many bytes: comments fill the file up before the scan. Any decoder reads it."""
+    picture = jpeg(SMALL_PICTURE_BYTES)
+    scan = picture.index(b"\xff\xda")
+    segment = b"\xff\xfe\xff\xff" + b"n" * (0xFFFF - 2)
+    return picture[:scan] + segment * ((about_bytes - len(picture)) // len(segment)) + picture[scan:]
 
 
 def text_request(**fields: object) -> bytes:
@@ -61,9 +74,9 @@ def text_request(**fields: object) -> bytes:
     return _json({"model": "m", "messages": messages, "temperature": 0.7, "max_tokens": 64, **fields})
 
 
-def image_request(picture_bytes: int, **fields: object) -> bytes:
-    """One picture of about so many bytes, as a data URL."""
-    url = "data:image/jpeg;base64," + base64.b64encode(jpeg(picture_bytes)).decode()
+def image_request(picture: bytes, **fields: object) -> bytes:
+    """One JPEG as a data URL."""
+    url = "data:image/jpeg;base64," + base64.b64encode(picture).decode()
     content = [
         {"type": "text", "text": "What is in the picture?"},
         {"type": "image_url", "image_url": {"url": url}},
@@ -80,10 +93,11 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "text": text_request,
     "stream_20ms": lambda: text_request(stream=True, max_tokens=100, seed=20_000),
     "stream_10ms": lambda: text_request(stream=True, max_tokens=200, seed=10_000),
-    "image_1mb": lambda: image_request(MIB * 3 // 4),
-    "image_5mb": lambda: image_request(5 * MIB * 3 // 4),
-    "image_20mb": lambda: image_request(20 * MIB * 3 // 4),
-    "image_27mb_slow": lambda: image_request(LARGEST_PICTURE_BYTES, seed=1_000_000),
+    "image_1mb": lambda: image_request(jpeg(MIB * 3 // 4)),
+    "image_5mb": lambda: image_request(jpeg(5 * MIB * 3 // 4)),
+    "image_20mb": lambda: image_request(jpeg(20 * MIB * 3 // 4)),
+    # Memory for bodies is measured here; what pixels take is another budget of the gateway, and nothing to its peers.
+    "image_27mb_slow": lambda: image_request(padded_jpeg(LARGEST_PICTURE_BYTES), seed=1_000_000),
 }
 
 
