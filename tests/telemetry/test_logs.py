@@ -43,14 +43,16 @@ def test_a_traceback_stays_in_its_line() -> None:
 
 @pytest.fixture
 def restored_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    loggers = {name: logging.getLogger(name).level for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx")}
-    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)  # servers of earlier tests leave a level of their own
+    """Loggers as a fresh process has them: servers of earlier tests leave levels and handlers of their own."""
+    loggers = [logging.getLogger(name) for name in (None, "uvicorn", "uvicorn.error", "uvicorn.access", "httpx")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers[1:]:
+        logger.handlers[:], logger.propagate = [], True
+        logger.setLevel(logging.NOTSET)
     yield
-    root.handlers[:], root.level = handlers, level
-    for name, before in loggers.items():
-        logging.getLogger(name).setLevel(before)
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.mark.usefixtures("restored_logging")
