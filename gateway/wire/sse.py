@@ -50,7 +50,7 @@ class StreamObserver:
 
     def __init__(self) -> None:
         self._starts = 0
-        self._border = b"\n"
+        self._border = b"\n\n"
         self._tail = bytearray(b"\n")
 
     def feed(self, chunk: bytes) -> None:
@@ -70,9 +70,9 @@ class StreamObserver:
         return self._tail[-_DONE_BYTES:].rstrip().endswith(_DONE)
 
     @property
-    def has_begun(self) -> bool:
-        """The first event is there, or has begun to come."""
-        return self._starts > 0
+    def is_at_border(self) -> bool:
+        """The stream stands between two events, so another one may follow at once."""
+        return self._border.endswith((b"\n\n", b"\n\r\n"))
 
     @property
     def usage(self) -> Usage | None:
@@ -108,6 +108,11 @@ class StreamObserver:
         return parsed
 
 
-def error_event(error: GatewayError) -> bytes:
-    """An error for a stream whose 200 is out, ended as vLLM ends such streams."""
-    return b"data: " + error_body(error) + b"\n\ndata: [DONE]\n\n"
+def error_event(error: GatewayError, *, is_at_border: bool = False) -> bytes:
+    """An error for a stream whose 200 is out, ended as vLLM ends such streams.
+
+    Where the stream may have been cut inside an event, that event is closed first, or it would swallow the error;
+    an empty line too many means nothing.
+    """
+    event = b"data: " + error_body(error) + b"\n\ndata: [DONE]\n\n"
+    return event if is_at_border else b"\n\n" + event

@@ -41,7 +41,7 @@ def observe(*chunks):
 @pytest.mark.parametrize("name", EVENTS)
 def test_captured_streams_at_once(name):
     observer = observe(STREAMS[name])
-    assert (observer.events, observer.is_done, observer.has_begun) == (EVENTS[name], True, True)
+    assert (observer.events, observer.is_done, observer.is_at_border) == (EVENTS[name], True, True)
     assert observer.usage == USAGE[name]
 
 
@@ -66,15 +66,9 @@ def test_byte_by_byte(name):
 
 def test_before_the_first_event():
     observer = observe(b"", b": keep-alive\n\n", b"dat")
-    assert (observer.events, observer.has_begun, observer.is_done, observer.usage, observer.error) == (
-        0,
-        False,
-        False,
-        None,
-        None,
-    )
+    assert (observer.events, observer.is_done, observer.usage, observer.error) == (0, False, None, None)
     observer.feed(b"a: {")
-    assert (observer.events, observer.has_begun, observer.usage) == (1, True, None)
+    assert (observer.events, observer.usage) == (1, None)
 
 
 def test_an_error_inside_the_stream():
@@ -122,7 +116,39 @@ def test_one_long_event_is_kept_whole():
 
 def test_an_error_event_ends_the_stream():
     error = GatewayError(Code.UPSTREAM_TIMEOUT, "silent for 120 s")
-    observer = observe(b'data: {"choices":[]}\n\n', error_event(error))
+    event = error_event(error, is_at_border=True)
+    observer = observe(b'data: {"choices":[]}\n\n', event)
     assert observer.error == StreamError("silent for 120 s", None)
     assert observer.is_done
-    assert error_event(error).endswith(b"\n\ndata: [DONE]\n\n")
+    assert event.startswith(b"data: {")
+    assert event.endswith(b"\n\ndata: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "is_at_border"),
+    [
+        ([], True),
+        ([b""], True),
+        ([b"data: {}\n\n"], True),
+        ([b"data: {}\n", b"\n"], True),
+        ([b"data: {}\r\n\r\n"], True),
+        ([b"data: {}\n\n", b"d"], False),
+        ([b"data: {}\n"], False),
+        ([b"\n"], True),
+        ([b": keep-alive\n"], False),
+        ([b'data: {"choi'], False),
+    ],
+)
+def test_where_the_stream_stands(chunks, is_at_border):
+    assert observe(*chunks).is_at_border is is_at_border
+
+
+@pytest.mark.parametrize("cut", [b"da", b'data: {"choi', b'data: {"choices":[]}', b'data: {"choices":[]}\n'])
+def test_an_error_after_a_cut_event_is_an_event_of_its_own(cut):
+    error = GatewayError(Code.UPSTREAM_ERROR, "it broke off")
+    observer = observe(b"data: {}\n\n", cut)
+    event = error_event(error, is_at_border=observer.is_at_border)
+    blocks = (b"data: {}\n\n" + cut + event).split(b"\n\n")
+    assert any(block.lstrip(b"\n").startswith(b'data: {"error"') for block in blocks)
+    observer.feed(event)
+    assert observer.error == StreamError("it broke off", None)
