@@ -1,6 +1,8 @@
 """What vLLM's refusals tell of its limits, which it states nowhere else.
 
-The texts are those of 0.32 (renderers/chat_utils.py, v1/engine/input_processor.py, renderers/params.py).
+The texts are those of 0.32 (multimodal/processing/context.py, v1/engine/input_processor.py). A limit that is learned
+holds for everybody, and vLLM quotes clients in its errors. So a text teaches only where it is vLLM's sentence from its
+first to its last character; a number that no server could work with teaches nothing.
 """
 
 import re
@@ -8,22 +10,22 @@ from dataclasses import dataclass
 
 import msgspec
 
-_IMAGE_LIMIT = re.compile(r"At most (\d+) image\(s\) may be provided")
-_ENCODER_CACHE = re.compile(r"exceeds the pre-allocated encoder cache size (\d+)")
-_MODEL_LENGTH = re.compile(
-    r"maximum context length is (\d+) tokens"
-    r"|maximum context length \((\d+)\)"
-    r"|cannot be greater than max_model_len=(\d+)"
+_IMAGE_LIMIT = re.compile(
+    r"At most ([1-9][0-9]{0,5}) image\(s\) may be provided in one prompt\.(?: \(parameter=image\))?"
+)
+_ENCODER_CACHE = re.compile(
+    r"The (?:decoder|encoder) prompt contains a\(n\) (?:image|video|audio) item with [0-9]{1,9} embedding tokens, "
+    r"which exceeds the pre-allocated encoder cache size ([1-9][0-9]{0,8})\. Please reduce the input size or increase "
+    r"the encoder cache size by setting --limit-mm-per-prompt at startup\."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimits:
-    """Limits named in one error; the others are None. Images per prompt, encoder embeddings per item, tokens."""
+    """The limit named in one error; the other is None. Images per prompt, encoder embeddings per item."""
 
     image_limit: int | None = None
     encoder_cache_size: int | None = None
-    max_model_len: int | None = None
 
 
 class _Error(msgspec.Struct, gc=False):
@@ -50,13 +52,11 @@ def learn_from_error(status: int, body: bytes) -> LearnedLimits | None:
 def learn_from_message(message: str) -> LearnedLimits | None:
     """The limit that an error's text names, which inside a stream is all there is."""
     learned = LearnedLimits(
-        _first_number(_IMAGE_LIMIT, message),
-        _first_number(_ENCODER_CACHE, message),
-        _first_number(_MODEL_LENGTH, message),
+        image_limit=_number_in(_IMAGE_LIMIT, message), encoder_cache_size=_number_in(_ENCODER_CACHE, message)
     )
     return None if learned == LearnedLimits() else learned
 
 
-def _first_number(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
-    return int(next(group for group in found.groups() if group is not None)) if found else None
+def _number_in(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.fullmatch(text)
+    return int(found[1]) if found else None

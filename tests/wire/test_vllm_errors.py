@@ -8,10 +8,6 @@ from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from
 REFUSALS = json.loads((Path(__file__).parents[1] / "data/wire/refusals.json").read_text())
 
 LEARNED = {
-    "prompt_too_long_text": LearnedLimits(max_model_len=32768),
-    "prompt_too_long_images_3x_3584": LearnedLimits(max_model_len=32768),
-    "max_tokens_huge": LearnedLimits(max_model_len=32768),
-    "max_completion_tokens_too_large": LearnedLimits(max_model_len=32768),
     "too_many_images_5_of_4": LearnedLimits(image_limit=4),
     "item_over_encoder_cache": LearnedLimits(encoder_cache_size=2048),
 }
@@ -36,3 +32,35 @@ def test_other_shapes_teach_nothing(body):
 def test_an_error_inside_a_stream_is_only_a_text():
     message = REFUSALS["item_over_encoder_cache"]["body"]["error"]["message"]
     assert learn_from_message(message) == LearnedLimits(encoder_cache_size=2048)
+
+
+IMAGES = REFUSALS["too_many_images_5_of_4"]["body"]["error"]["message"]
+ENCODER = REFUSALS["item_over_encoder_cache"]["body"]["error"]["message"]
+
+
+@pytest.mark.parametrize("sentence", [IMAGES, ENCODER], ids=["images", "encoder"])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "The model `{}` does not exist.",
+        "Unknown part type: {}",
+        "{} is not a valid role",
+        "{}\nand more",
+        "1 validation error for ChatCompletionRequest\nuser\n  {}",
+        " {}",
+        "{}\n",
+    ],
+)
+def test_what_vllm_only_quotes_of_a_client_teaches_nothing(sentence, frame):
+    assert learn_from_message(sentence) is not None
+    assert learn_from_message(frame.format(sentence)) is None
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "04", "\u0664", "9" * 12, "9" * 5000])
+def test_absurd_numbers_teach_nothing(number):
+    assert learn_from_message(IMAGES.replace("At most 4", f"At most {number}")) is None
+    assert learn_from_message(ENCODER.replace("size 2048.", f"size {number}.")) is None
+
+
+def test_the_parameter_is_not_always_named():
+    assert learn_from_message("At most 4 image(s) may be provided in one prompt.") == LearnedLimits(image_limit=4)
