@@ -38,15 +38,11 @@ class _Message(msgspec.Struct):
     tools: msgspec.Raw = ABSENT
 
 
-class _StreamOptions(msgspec.Struct, gc=False):
-    include_usage: Any = None
-
-
 class _Body(msgspec.Struct):
     messages: list[_Message]
     model: Any = None
     stream: Any = None
-    stream_options: _StreamOptions | None = None
+    stream_options: read.StreamOptions | None = None
     max_tokens: Any = None
     max_completion_tokens: Any = None
     n: Any = None
@@ -87,7 +83,7 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
     return VisionRequest(
         model=read.string(parsed.model, "model"),
         stream=read.boolean(parsed.stream, "stream"),
-        include_usage=_include_usage(parsed.stream_options),
+        include_usage=read.include_usage(parsed.stream_options),
         max_tokens=_max_tokens(parsed),
         n=read.integer(parsed.n, "n", minimum=1) or 1,
         extra_text_bytes=_extra_text_bytes(parsed),
@@ -180,10 +176,6 @@ def _refuse_what_hides_cost(parsed: _Body) -> None:
         raise GatewayError(Code.INVALID_REQUEST, f"`{name}` {_HIDES_COST[name]}. Leave it out.", param=name)
     read.refuse_hidden_prompt(parsed.kv_transfer_params)
     read.refuse_beam_search(parsed.use_beam_search)
-
-
-def _include_usage(options: _StreamOptions | None) -> bool:
-    return options is not None and read.boolean(options.include_usage, "stream_options.include_usage")
 
 
 def _max_tokens(parsed: _Body) -> int | None:

@@ -15,16 +15,12 @@ from gateway.wire.prompts import Prompts, count_prompts
 _DEFAULT_MAX_TOKENS = 16
 
 
-class _StreamOptions(msgspec.Struct, gc=False):
-    include_usage: Any = None
-
-
 class _Body(msgspec.Struct):
     prompt: str | list[str | int | list[int]] | None = None
     prompt_embeds: Any = None
     model: Any = None
     stream: Any = None
-    stream_options: _StreamOptions | None = None
+    stream_options: read.StreamOptions | None = None
     max_tokens: Any = None
     n: Any = None
     use_beam_search: Any = None
@@ -47,12 +43,11 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
     read.refuse_hidden_prompt(parsed.kv_transfer_params)
     read.refuse_beam_search(parsed.use_beam_search)
     prompts = _prompts(parsed)
-    options = parsed.stream_options
     max_tokens = read.integer(parsed.max_tokens, "max_tokens", minimum=0)
     return VisionRequest(
         model=read.string(parsed.model, "model"),
         stream=read.boolean(parsed.stream, "stream"),
-        include_usage=options is not None and read.boolean(options.include_usage, "stream_options.include_usage"),
+        include_usage=read.include_usage(parsed.stream_options),
         max_tokens=_DEFAULT_MAX_TOKENS if max_tokens is None else max(max_tokens, 1),
         n=read.integer(parsed.n, "n", minimum=1) or 1,
         prompts=prompts.prompts,

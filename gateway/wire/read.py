@@ -52,7 +52,11 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray | msgs
             "Send UTF-8 without a byte order mark, without NaN or Infinity and without lone surrogates.",
         ) from error
     except RecursionError as error:
-        raise GatewayError(Code.INVALID_JSON, "The JSON of the body is nested too deeply.") from error
+        raise _too_deep() from error
+
+
+def _too_deep() -> GatewayError:
+    return GatewayError(Code.INVALID_JSON, "The JSON of the body is nested too deeply.")
 
 
 def integer(value: Any, name: str, *, minimum: int) -> int | None:
@@ -76,6 +80,16 @@ def boolean(value: Any, name: str) -> bool:
     raise GatewayError(Code.INVALID_REQUEST, f"`{name}` must be true or false.", param=name)
 
 
+class StreamOptions(msgspec.Struct, gc=False):
+    """`stream_options` of every route that streams."""
+
+    include_usage: Any = None
+
+
+def include_usage(options: StreamOptions | None) -> bool:
+    return options is not None and boolean(options.include_usage, "stream_options.include_usage")
+
+
 def string(value: Any, name: str) -> str | None:
     """A string, or None where the field is null."""
     if value is None or isinstance(value, str):
@@ -89,10 +103,19 @@ def utf8_bytes(text: str) -> int:
 
 
 def rendered_bytes(value: Any) -> int:
-    """UTF-8 bytes of a value that a chat template prints: strings as they are, anything else as JSON, null not."""
+    """UTF-8 bytes of a value that a chat template prints: strings as they are, anything else as JSON, null not.
+
+    Raises GatewayError invalid_json.
+    """
     if value is None:
         return 0
-    return utf8_bytes(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    if isinstance(value, str):
+        return utf8_bytes(value)
+    try:
+        return utf8_bytes(json.dumps(value, ensure_ascii=False))
+    except RecursionError as error:
+        # What the decoder still took may be too deep for the encoder, which stands on the same stack.
+        raise _too_deep() from error
 
 
 def json_bytes(*values: msgspec.Raw) -> int:

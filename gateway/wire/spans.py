@@ -62,8 +62,3 @@ class SpanFinder:
         start = raw_address - self._address
         assert 0 <= start <= self._bytes - raw_bytes, "the raw value is no view of this body"
         return Span(start, start + raw_bytes)
-
-
-def span_of(raw: msgspec.Raw, body: bytes | bytearray) -> Span:
-    """Byte offsets of `raw` in `body`, the buffer it was decoded from."""
-    return SpanFinder(body).span_of(raw)

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import tracemalloc
 
@@ -233,3 +234,40 @@ def test_no_picture_is_copied():
 
     assert (size, first) == (3 + picture_bytes * 3 // 4, b"\0" * 768)
     assert peak_bytes < 50_000
+
+
+ANY_FIELDS = [
+    '{"messages":[{"role":"user","content":"a"}],"FIELD":@}'.replace("FIELD", field)
+    for field in (
+        "model",
+        "stream",
+        "max_tokens",
+        "max_completion_tokens",
+        "n",
+        "use_beam_search",
+        "mm_processor_kwargs",
+        "media_io_kwargs",
+        "chat_template",
+    )
+] + [
+    '{"messages":[{"role":"user","content":"a"}],"stream_options":{"include_usage":@}}',
+    '{"messages":[{"role":@,"content":"a"}]}',
+    '{"messages":[{"role":"user","name":@}]}',
+    '{"messages":[{"role":"user","reasoning":@}]}',
+    '{"messages":[{"role":"user","reasoning_content":@}]}',
+    '{"messages":[{"role":"user","tool_calls":[{"function":{"name":@}}]}]}',
+    '{"messages":[{"role":"user","tool_calls":[{"function":{"arguments":@}}]}]}',
+    *(
+        '{"messages":[{"role":"user","content":[{"type":"text","FIELD":@}]}]}'.replace("FIELD", field)
+        for field in ("type", "uuid", "text", "detail", "refusal", "thinking", "name")
+    ),
+    '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,","detail":@}}]}]}',
+]
+
+
+@pytest.mark.parametrize("template", ANY_FIELDS)
+def test_no_depth_of_a_field_is_a_fault_of_the_gateway(template):
+    for depth in [*range(900, 1_101, 5), *range(970, 1_005)]:
+        body = template.replace("@", "[" * depth + "]" * depth).encode()
+        with contextlib.suppress(GatewayError):
+            parse_chat(body)

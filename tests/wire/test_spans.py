@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.spans import span_of
+from gateway.wire.spans import SpanFinder
 
 raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -13,7 +13,8 @@ def test_every_view_is_found_where_it_stands_however_often_its_bytes_occur(value
     body = b"[" + b" , ".join(values) + b"]"
     body = bytearray(body) if is_mutable else body
 
-    spans = [span_of(raw, body) for raw in raw_list.decode(body)]
+    finder = SpanFinder(body)
+    spans = [finder.span_of(raw) for raw in raw_list.decode(body)]
 
     assert [bytes(body[start:end]) for start, end in spans] == values
     assert spans == sorted(set(spans))
@@ -25,4 +26,4 @@ def test_a_view_of_another_body_is_a_fault():
     (raw,) = raw_list.decode(other)
 
     with pytest.raises(AssertionError, match="no view of this body"):
-        span_of(raw, body)
+        SpanFinder(body).span_of(raw)
