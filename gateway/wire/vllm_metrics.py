@@ -24,7 +24,8 @@ class EngineReport:
     """All engines of one server together; None where a name is missing.
 
     `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` and
-    `kv_cache_size_tokens` summed, `block_size` in tokens, `engines` that reported.
+    `kv_cache_size_tokens` summed, `smallest_engine_blocks` those of the engine that has the fewest, `block_size` in
+    tokens, `engines` that reported. A server without a KV cache (pooling models) has no blocks.
     """
 
     running: int | None = None
@@ -32,6 +33,7 @@ class EngineReport:
     kv_usage: float | None = None
     preemptions: int | None = None
     num_gpu_blocks: int | None = None
+    smallest_engine_blocks: int | None = None
     block_size: int | None = None
     kv_cache_size_tokens: int | None = None
     enable_prefix_caching: bool | None = None
@@ -43,13 +45,15 @@ def parse_metrics(text: str) -> EngineReport:
     samples = _wanted_samples(text)
     configs = _by_engine(samples, _CONFIG)
     labels = [sample.labels for sample in configs.values()]
-    blocks = {engine: _number(sample.labels.get("num_gpu_blocks")) for engine, sample in configs.items()}
+    blocks = {engine: _blocks(sample.labels.get("num_gpu_blocks")) for engine, sample in configs.items()}
+    known_blocks = [count for count in blocks.values() if count is not None]
     return EngineReport(
         running=_sum(samples, _RUNNING),
         waiting=_sum(samples, _WAITING),
         kv_usage=_mean_usage(_by_engine(samples, _KV_USAGE), blocks),
         preemptions=_sum(samples, _PREEMPTIONS),
-        num_gpu_blocks=_total(blocks.values()),
+        num_gpu_blocks=_total(known_blocks),
+        smallest_engine_blocks=min(known_blocks, default=None),
         block_size=_number(labels[0].get("block_size")) if labels else None,
         kv_cache_size_tokens=_total(_number(item.get("kv_cache_size_tokens")) for item in labels),
         enable_prefix_caching=_flag(labels[0].get("enable_prefix_caching")) if labels else None,
@@ -88,6 +92,12 @@ def _mean_usage(usages: dict[str, Sample], blocks: dict[str, int | None]) -> flo
 def _number(label: str | None) -> int | None:
     """A whole number; unknown settings come as the string "None"."""
     return int(label) if label is not None and label.isdecimal() else None
+
+
+def _blocks(label: str | None) -> int | None:
+    """Without a KV cache vLLM reports its one null block (v1/core/kv_cache_utils.py): that is no pool."""
+    count = _number(label)
+    return None if count == 1 else count
 
 
 def _flag(label: str | None) -> bool | None:

@@ -14,6 +14,7 @@ def test_the_text_of_vllm_0_32():
         kv_usage=0.0,
         preemptions=0,
         num_gpu_blocks=32768,
+        smallest_engine_blocks=32768,
         block_size=128,
         kv_cache_size_tokens=4194304,
         enable_prefix_caching=True,
@@ -29,7 +30,7 @@ def test_old_names():
         'vllm:num_preemptions{model_name="m"} 7.0\n'
         'vllm:cache_config_info{block_size="16",enable_prefix_caching="False",num_gpu_blocks="100"} 1.0\n'
     )
-    assert report == EngineReport(3, 2, 0.25, 7, 100, 16, None, enable_prefix_caching=False, engines=1)
+    assert report == EngineReport(3, 2, 0.25, 7, 100, 100, 16, None, enable_prefix_caching=False, engines=1)
 
 
 def engines(*usages_and_blocks):
@@ -53,6 +54,7 @@ def test_several_engines_are_one_pool():
     assert (report.running, report.waiting, report.preemptions, report.engines) == (3, 2, 10, 2)
     assert (report.num_gpu_blocks, report.kv_cache_size_tokens, report.block_size) == (400, 4000, 16)
     assert report.kv_usage == pytest.approx(0.4)
+    assert report.smallest_engine_blocks == 100
 
 
 def test_usage_is_a_plain_mean_where_a_size_is_unknown():
@@ -69,3 +71,8 @@ def test_what_is_not_reported_is_unknown(text):
 def test_settings_that_vllm_does_not_know():
     report = parse_metrics('vllm:cache_config_info{num_gpu_blocks="None",enable_prefix_caching="None"} 1\n')
     assert report == EngineReport()
+
+
+def test_the_one_null_block_of_a_model_without_cache_is_no_pool():
+    report = parse_metrics('vllm:cache_config_info{num_gpu_blocks="1",block_size="16"} 1\n')
+    assert (report.num_gpu_blocks, report.smallest_engine_blocks) == (None, None)
