@@ -38,27 +38,37 @@ class EngineLimits:
     """What one engine can hold. None: unknown, and then neither enforced nor a reason for a 400.
 
     `kv_blocks` is vLLM's `num_gpu_blocks` less the one block it keeps for itself. `kv_groups` counts the groups of
-    layers that each need blocks of their own; without knowledge of their layout every group is charged in full.
-    `has_kv_pool` is False for pooling servers without a KV cache.
+    layers that each need blocks of their own, and each is charged in full; where it is unknown, one is charged. Of
+    several engines (data parallel) `kv_blocks` is the sum and `kv_blocks_of_one` what the smallest of them has: no
+    request is spread over two. None there: there is one engine. A server without a KV cache has no `kv_blocks`.
     """
 
     max_model_len: int | None = None
     kv_blocks: int | None = None
+    kv_blocks_of_one: int | None = None
     kv_block_tokens: int = 16
-    kv_groups: int = 1
+    kv_groups: int | None = None
     encoder_budget_tokens: int | None = None
-    has_kv_pool: bool = True
     prefix_caching: bool = True
 
     @property
     def kv_pool_tokens(self) -> int | None:
         """Tokens that one request alone could keep, as far as its full-attention group goes."""
-        return None if self.kv_blocks is None or not self.has_kv_pool else self.kv_blocks * self.kv_block_tokens
+        return None if self.largest_kv_blocks is None else self.largest_kv_blocks * self.kv_block_tokens
+
+    @property
+    def largest_kv_blocks(self) -> int | None:
+        """Blocks that one request alone could hold, on whichever engine it comes to."""
+        return self.kv_blocks if self.kv_blocks_of_one is None else self.kv_blocks_of_one
+
+    @property
+    def charged_kv_groups(self) -> int:
+        return self.kv_groups or 1
 
     @property
     def admission_kv_blocks(self) -> int | None:
         """Blocks that may be reserved: a twentieth of the pool stays free for answers that outgrow theirs."""
-        return None if self.kv_blocks is None or not self.has_kv_pool else self.kv_blocks - self.kv_blocks // 20
+        return None if self.kv_blocks is None else self.kv_blocks - self.kv_blocks // 20
 
 
 class OutputGrowth(NamedTuple):
@@ -89,9 +99,11 @@ class ImageCost(NamedTuple):
 class RequestCost(NamedTuple):
     """All that admission and `estimate` need to know.
 
-    `prompt_tokens` = text + images + ids over all `prompts`; `output_tokens` are reserved for each of the
+    `prompt_tokens` = text + images + ids over all `prompts`, after vLLM has truncated them where the client asks for
+    that (the three beside it are before); `output_tokens` are reserved for each of the
     `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
-    `prompt_param` is the path that errors about the whole prompt name.
+    `prompt_param` is the path that errors about the whole prompt name. Without `needs_engine` nothing is held of the
+    engine and nothing is too large for it.
     """
 
     prompt_tokens: Bounds
@@ -105,6 +117,7 @@ class RequestCost(NamedTuple):
     images: tuple[ImageCost, ...] = ()
     body_bytes: int = 0
     prompt_param: str | None = None
+    needs_engine: bool = True
 
     @property
     def largest_image_encoder_tokens(self) -> int:
@@ -119,15 +132,16 @@ class RequestCost(NamedTuple):
         return _ceil_div(self.prompt_tokens.lower, self.prompts) + min(1, self.output_tokens)
 
 
-def text_bounds(text_bytes: int, message_count: int, bytes_per_token: float) -> Bounds:
+def text_bounds(text_bytes: int, message_count: int, bytes_per_token: float, *, uncertain_bytes: int = 0) -> Bounds:
     """Tokens of text that no tokenizer counted: `text_bytes` of UTF-8 in `message_count` messages (0: plain prompts).
 
-    At most one token a byte (byte-level vocabularies) plus what the template writes; at least the bytes divided by
-    the longest token; expected by the learned ratio.
+    At most one token a byte (byte-level vocabularies) plus what the template writes; at least the bytes that are sure
+    to be rendered (all but `uncertain_bytes`) divided by the longest token; expected by the learned ratio.
     """
     expected = int(text_bytes / min(max(bytes_per_token, 1.0), LARGEST_TOKEN_BYTES) + 0.5)
     written = template_tokens(message_count)
-    return Bounds(text_bytes // LARGEST_TOKEN_BYTES, expected + written.expected, text_bytes + written.upper)
+    lower = (text_bytes - uncertain_bytes) // LARGEST_TOKEN_BYTES
+    return Bounds(lower, expected + written.expected, text_bytes + written.upper)
 
 
 def template_tokens(message_count: int) -> Bounds:
@@ -150,14 +164,12 @@ def kv_blocks_needed(
     With prefix caching the n answers share their prompt, all but its last, partly filled block: hence the one block
     more for each answer. Without it each holds the whole (vllm/v1/core/kv_cache_manager.py).
     """
-    if not limits.has_kv_pool:
-        return 0
     block = limits.kv_block_tokens
     # The sum of each prompt's rounded-up blocks is at most this; for one prompt it is exact.
     prompt_blocks = (prompt_tokens + prompts * (block - 1)) // block
     answer_blocks = _ceil_div(output_tokens, block) + 1 if output_tokens else 0
     copies = 1 if limits.prefix_caching else n
-    return limits.kv_groups * (copies * prompt_blocks + prompts * n * answer_blocks)
+    return limits.charged_kv_groups * (copies * prompt_blocks + prompts * n * answer_blocks)
 
 
 def estimate(
@@ -180,9 +192,10 @@ def estimate(
         ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder)
         for plan, tokens in zip(plans, image_tokens, strict=True)
     )
-    fresh = [index for index, plan in enumerate(plans) if plan.ordinal not in served]
+    fresh = [image for image, plan in zip(images, plans, strict=True) if plan.ordinal not in served]
     visual_tokens = sum(image.prompt_tokens for image in images)
-    prompt_tokens = text + (visual_tokens + request.prompt_token_ids)
+    whole = text + (visual_tokens + request.prompt_token_ids)
+    prompt_tokens = _truncated(whole, visual_tokens, request, limits)
     answers = request.prompts * request.n
     return RequestCost(
         prompt_tokens=prompt_tokens,
@@ -191,20 +204,36 @@ def estimate(
         output_tokens=output_tokens,
         prompts=request.prompts,
         answers=answers,
-        amounts=Amounts(
-            kv_blocks=kv_blocks_needed(
-                prompt_tokens.expected, output_tokens, limits, prompts=request.prompts, n=request.n
-            ),
-            sequences=answers,
-            encoder_tokens=sum(images[index].encoder_tokens for index in fresh),
-            preprocess_pixels=sum(images[index].size.pixels for index in fresh),
-        ),
-        growth=OutputGrowth(
-            output_tokens * answers, limits.kv_block_tokens, limits.kv_groups if limits.has_kv_pool else 0
-        ),
+        amounts=_amounts(request, prompt_tokens.expected, output_tokens, fresh, limits),
+        growth=OutputGrowth(output_tokens * answers, limits.kv_block_tokens, limits.charged_kv_groups),
         images=images,
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
+        needs_engine=request.needs_engine,
+    )
+
+
+def _truncated(whole: Bounds, visual_tokens: int, request: VisionRequest, limits: EngineLimits) -> Bounds:
+    """What vLLM leaves of the prompt; it never cuts images (vllm/renderers/params.py `max_truncation_tokens`)."""
+    most = request.truncate_prompt_tokens
+    if most == -1 and limits.max_model_len is not None:
+        most = limits.max_model_len - request.wants_output
+    if most is None or most < 0:
+        return whole
+    most = max(most * request.prompts, visual_tokens)
+    return Bounds(min(whole.lower, most), min(whole.expected, most), min(whole.upper, most))
+
+
+def _amounts(
+    request: VisionRequest, prompt_tokens: int, output_tokens: int, fresh: Sequence[ImageCost], limits: EngineLimits
+) -> Amounts:
+    if not request.needs_engine:
+        return Amounts()
+    return Amounts(
+        kv_blocks=kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n),
+        sequences=request.prompts * request.n,
+        encoder_tokens=sum(image.encoder_tokens for image in fresh),
+        preprocess_pixels=sum(image.size.pixels for image in fresh),
     )
 
 
@@ -215,6 +244,8 @@ def refuse_what_never_fits(cost: RequestCost, limits: EngineLimits, family: Visi
     the size that would fit. A `max_tokens` beyond the context is no reason: vLLM cuts it down, or says so itself.
     Raises GatewayError: context_length_exceeded, request_exceeds_budget.
     """
+    if not cost.needs_engine:
+        return
     _refuse_context(cost, limits, family)
     _refuse_encoder(cost, limits, family)
     _refuse_kv(cost, limits, family)
@@ -254,8 +285,8 @@ def _refuse_kv(cost: RequestCost, limits: EngineLimits, family: VisionFamily | N
     blocks = _ceil_div(cost.least_tokens, limits.kv_block_tokens)
     raise GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,
-        f"The request needs at least {blocks} KV blocks and the engine has {limits.kv_blocks} in all, which hold "
-        f"{pool_tokens} tokens. {_describe_need(cost)} {_what_would_help(cost, pool_tokens, family)}",
+        f"The request needs at least {blocks} KV blocks and the engine has {limits.largest_kv_blocks} in all, which "
+        f"hold {pool_tokens} tokens. {_describe_need(cost)} {_what_would_help(cost, pool_tokens, family)}",
         param=cost.prompt_param,
         reason=Reason.NEVER_FITS_KV,
     )
@@ -313,7 +344,7 @@ class MemoryView(NamedTuple):
 def kv_memory(cost: RequestCost, limits: EngineLimits, kv_bytes_per_token: int) -> MemoryView:
     """KV cache of the request; `kv_bytes_per_token` counts all layers of one rank (models/ knows it)."""
     blocks = cost.amounts.kv_blocks
-    held = blocks * limits.kv_block_tokens * kv_bytes_per_token // limits.kv_groups
+    held = blocks * limits.kv_block_tokens * kv_bytes_per_token // limits.charged_kv_groups
     return MemoryView(held, blocks / limits.kv_blocks if limits.kv_blocks else None)
 
 

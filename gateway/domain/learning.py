@@ -87,8 +87,9 @@ class TextRatio:
         self._bytes = (self._bytes + text_bytes) * kept
         self._tokens = (self._tokens + tokens) * kept
 
-    def bounds(self, text_bytes: int, message_count: int) -> Bounds:
-        return text_bounds(text_bytes, message_count, self.bytes_per_token)
+    def bounds(self, text_bytes: int, message_count: int, *, uncertain_bytes: int = 0) -> Bounds:
+        """Tokens of `text_bytes`, of which `uncertain_bytes` may never reach the prompt."""
+        return text_bounds(text_bytes, message_count, self.bytes_per_token, uncertain_bytes=uncertain_bytes)
 
 
 class PreprocessRate:

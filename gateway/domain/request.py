@@ -35,11 +35,15 @@ class ImageRef:
 
 
 class MessageOutline(NamedTuple):
-    """One message: its role, the UTF-8 bytes of text that the template will render, the ordinals of its images."""
+    """One message: its role, the UTF-8 bytes of text that the template may render, the ordinals of its images.
+
+    Of `text_bytes`, `uncertain_text_bytes` are such that templates also leave out: reasoning, tool calls, names.
+    """
 
     role: str
     text_bytes: int
     images: tuple[int, ...] = ()
+    uncertain_text_bytes: int = 0
 
 
 class VisionRequest(NamedTuple):
@@ -48,7 +52,9 @@ class VisionRequest(NamedTuple):
     `max_tokens` is the client's bound on the answer (None: the whole remainder of the context); `n` answers per
     prompt, `prompts` prompts (more than one only for completions and embeddings), `prompt_token_ids` the number of
     prompt tokens given as ids over all prompts, `extra_text_bytes` text outside messages that the template renders or
-    the engine reads (tools, tool choice, response format, plain prompts). `wants_output` is False for embeddings.
+    the engine reads (tools, tool choice, response format, plain prompts); of these, `uncertain_extra_bytes` may also
+    be left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1 to what the context holds, None not at
+    all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's front end answers alone.
     """
 
     model: str | None
@@ -59,10 +65,18 @@ class VisionRequest(NamedTuple):
     prompts: int = 1
     prompt_token_ids: int = 0
     extra_text_bytes: int = 0
+    uncertain_extra_bytes: int = 0
+    truncate_prompt_tokens: int | None = None
     wants_output: bool = True
+    needs_engine: bool = True
     messages: tuple[MessageOutline, ...] = ()
     images: tuple[ImageRef, ...] = ()
 
     @property
     def text_bytes(self) -> int:
         return self.extra_text_bytes + sum(m.text_bytes for m in self.messages)
+
+    @property
+    def uncertain_text_bytes(self) -> int:
+        """Those of `text_bytes` that may never reach the prompt: no reason to refuse."""
+        return self.uncertain_extra_bytes + sum(m.uncertain_text_bytes for m in self.messages)

@@ -50,6 +50,7 @@ class _Body(msgspec.Struct):
     mm_processor_kwargs: Any = None
     media_io_kwargs: Any = None
     chat_template: Any = None
+    truncate_prompt_tokens: Any = None
     kv_transfer_params: dict[str, msgspec.Raw] | None = None
     tools: msgspec.Raw = ABSENT
     tool_choice: msgspec.Raw = ABSENT
@@ -74,19 +75,22 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
     Raises GatewayError: invalid_json, invalid_request, invalid_content_part (also for media that is not supported
     yet), invalid_image_url (anything but a data URL). `param` names the field or the part.
     """
-    parsed = read.decode_body(_decoder, body)
+    parsed = read.read_body(_decoder, body)
     _refuse_what_hides_cost(parsed)
     if not parsed.messages:
         raise GatewayError(Code.INVALID_REQUEST, "`messages` is empty. Send at least one message.", param="messages")
     images = _Images(body)
     outlines = tuple(_outline(message, index, images) for index, message in enumerate(parsed.messages))
+    extra_text_bytes = _extra_text_bytes(parsed)
     return VisionRequest(
         model=read.string(parsed.model, "model"),
         stream=read.boolean(parsed.stream, "stream"),
         include_usage=read.include_usage(parsed.stream_options),
         max_tokens=_max_tokens(parsed),
         n=read.integer(parsed.n, "n", minimum=1) or 1,
-        extra_text_bytes=_extra_text_bytes(parsed),
+        extra_text_bytes=extra_text_bytes,
+        uncertain_extra_bytes=extra_text_bytes,
+        truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
         messages=outlines,
         images=tuple(images.found),
     )
@@ -139,10 +143,18 @@ def _outline(message: _Message, index: int, images: _Images) -> MessageOutline:
     if not isinstance(message.role, str):
         path = f"messages[{index}].role"
         raise GatewayError(Code.INVALID_REQUEST, f"`{path}` must be a string.", param=path)
-    text_bytes = _side_text_bytes(message)
-    content = message.content
+    side_bytes = _side_text_bytes(message)
+    text_bytes, ordinals = _content(message.content, index, images)
+    # Templates of models that reason cut the reasoning out of answers, wherever it stands in them.
+    uncertain_bytes = side_bytes + (text_bytes if message.role == "assistant" else 0)
+    return MessageOutline(message.role, side_bytes + text_bytes, ordinals, uncertain_bytes)
+
+
+def _content(content: list[Part | str] | str | None, index: int, images: _Images) -> tuple[int, tuple[int, ...]]:
+    """UTF-8 bytes of its text, ordinals of its images."""
     if not isinstance(content, list):
-        return MessageOutline(message.role, text_bytes + read.rendered_bytes(content))
+        return read.rendered_bytes(content), ()
+    text_bytes = 0
     ordinals = []
     for part_index, part in enumerate(content):
         if isinstance(part, str):
@@ -154,7 +166,7 @@ def _outline(message: _Message, index: int, images: _Images) -> MessageOutline:
             text_bytes += found
         else:
             ordinals.append(images.add(found, index, part_index, path))
-    return MessageOutline(message.role, text_bytes, tuple(ordinals))
+    return text_bytes, tuple(ordinals)
 
 
 def _side_text_bytes(message: _Message) -> int:
@@ -186,6 +198,7 @@ def _max_tokens(parsed: _Body) -> int | None:
 
 
 def _extra_text_bytes(parsed: _Body) -> int:
+    """As they were sent; templates print some of them, some only in part, and none with its blanks."""
     return read.json_bytes(
         parsed.tools,
         parsed.tool_choice,

@@ -13,6 +13,7 @@ from gateway.wire import read
 from gateway.wire.prompts import Prompts, count_prompts
 
 _DEFAULT_MAX_TOKENS = 16
+_MOST_PROMPTS = 1024  # vLLM's own limit, VLLM_MAX_COMPLETION_PROMPTS
 
 
 class _Body(msgspec.Struct):
@@ -23,6 +24,7 @@ class _Body(msgspec.Struct):
     stream_options: read.StreamOptions | None = None
     max_tokens: Any = None
     n: Any = None
+    truncate_prompt_tokens: Any = None
     use_beam_search: Any = None
     kv_transfer_params: dict[str, msgspec.Raw] | None = None
 
@@ -35,7 +37,7 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
 
     Raises GatewayError invalid_json or invalid_request. With `echo`, vLLM takes `max_tokens` 0 and makes one token.
     """
-    parsed = read.decode_body(_decoder, body)
+    parsed = read.read_body(_decoder, body)
     if parsed.prompt_embeds:
         raise GatewayError(
             Code.INVALID_REQUEST, "Prompt embeddings are not yet supported. Send `prompt`.", param="prompt_embeds"
@@ -53,10 +55,18 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
         prompts=prompts.prompts,
         prompt_token_ids=prompts.token_ids,
         extra_text_bytes=prompts.text_bytes,
+        truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
     )
 
 
 def _prompts(parsed: _Body) -> Prompts:
     if parsed.prompt is None:
         raise GatewayError(Code.INVALID_REQUEST, "`prompt` is missing.", param="prompt")
-    return count_prompts(parsed.prompt, "prompt")
+    counted = count_prompts(parsed.prompt, "prompt")
+    if counted.prompts > _MOST_PROMPTS:
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            f"`prompt` holds {counted.prompts} prompts, and at most {_MOST_PROMPTS} are taken at once. Send fewer.",
+            param="prompt",
+        )
+    return counted

@@ -23,6 +23,7 @@ class _Body(msgspec.Struct):
     input: str | list[str | int | list[int | _Message] | _Message] | None = None
     messages: Any = None
     model: Any = None
+    truncate_prompt_tokens: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -33,7 +34,7 @@ def parse_embeddings(body: bytes | bytearray) -> VisionRequest:
 
     Raises GatewayError invalid_json or invalid_request.
     """
-    parsed = read.decode_body(_decoder, body)
+    parsed = read.read_body(_decoder, body)
     if parsed.messages is not None:
         raise GatewayError(Code.INVALID_REQUEST, _NO_MESSAGES, param="messages")
     if parsed.input is None:
@@ -44,6 +45,7 @@ def parse_embeddings(body: bytes | bytearray) -> VisionRequest:
         prompts=prompts.prompts,
         prompt_token_ids=prompts.token_ids,
         extra_text_bytes=prompts.text_bytes,
+        truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
         wants_output=False,
     )
 

@@ -1,6 +1,6 @@
 """Routes without media and without output: `/tokenize` of a plain prompt, `/detokenize`.
 
-They keep vLLM's front end busy, not its engine: what counts is the size of the body.
+They keep vLLM's front end busy, not its engine: no text is too long for them, and they hold nothing of the engine.
 """
 
 from typing import Any
@@ -25,11 +25,13 @@ def parse_generic(body: bytes | bytearray) -> VisionRequest:
 
     Raises GatewayError invalid_json, invalid_request, or permission_denied for messages, which may carry media.
     """
-    parsed = read.decode_body(_decoder, body)
+    parsed = read.read_body(_decoder, body)
     if parsed.messages is not None:
         raise GatewayError(
             Code.PERMISSION_DENIED,
             "Messages are not yet inspected for media on this route. Send a plain `prompt`.",
             param="messages",
         )
-    return VisionRequest(model=read.string(parsed.model, "model"), extra_text_bytes=len(body), wants_output=False)
+    return VisionRequest(
+        model=read.string(parsed.model, "model"), extra_text_bytes=len(body), wants_output=False, needs_engine=False
+    )

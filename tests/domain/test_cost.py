@@ -76,6 +76,10 @@ class TestText:
     def test_bounds_are_bytes_over_the_longest_token_and_bytes(self):
         assert text_bounds(1_280, 0, 4.0) == Bounds(10, 320, 1_280)
 
+    def test_what_may_not_be_rendered_is_no_lower_bound(self):
+        assert text_bounds(1_280, 0, 4.0, uncertain_bytes=1_000) == Bounds(2, 320, 1_280)
+        assert text_bounds(1_280, 0, 4.0, uncertain_bytes=1_280).lower == 0
+
     def test_the_template_adds_to_what_is_expected_and_to_the_most(self):
         assert text_bounds(0, 2, 4.0) == Bounds(0, 8 + 2 * 5, 512 + 2 * 16)
 
@@ -101,9 +105,6 @@ class TestKvBlocks:
 
     def test_every_group_is_charged_in_full(self):
         assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7)) == 7 * 6
-
-    def test_nothing_without_a_kv_pool(self):
-        assert kv_blocks_needed(33, 17, EngineLimits(has_kv_pool=False)) == 0
 
     def test_no_answer_no_block_for_it(self):
         assert kv_blocks_needed(32, 0, EngineLimits()) == 2
@@ -152,9 +153,47 @@ class TestEstimate:
         assert cost.growth.reserved_tokens == 6 * 16
         assert cost.prompt_param is None
 
-    def test_without_a_kv_pool_answers_cannot_grow(self):
-        cost = cost_of(limits=EngineLimits(has_kv_pool=False))
-        assert cost.growth.blocks(10_000) == 0
+    def test_what_needs_no_engine_holds_nothing_of_it(self):
+        cost = cost_of(text=Bounds.exact(10**6), output_tokens=0, needs_engine=False)
+        assert cost.amounts == Amounts()
+        assert cost.prompt_tokens == Bounds.exact(10**6)
+
+
+class TestTruncation:
+    """`truncate_prompt_tokens`: vLLM cuts the prompt itself, so its length is no reason to refuse it."""
+
+    TEXT = Bounds(3_000, 90_000, 400_000)
+
+    @pytest.mark.parametrize(
+        ("fields", "tokens"),
+        [
+            ({"truncate_prompt_tokens": 1_000}, Bounds.exact(1_000)),
+            ({"truncate_prompt_tokens": 100_000}, Bounds(3_000, 90_000, 100_000)),
+            ({"truncate_prompt_tokens": 0}, Bounds.exact(0)),
+            ({"truncate_prompt_tokens": -1}, Bounds.exact(2_047)),
+            ({"truncate_prompt_tokens": -1, "wants_output": False}, Bounds.exact(2_048)),
+            ({"truncate_prompt_tokens": 1_000, "prompts": 4}, Bounds(3_000, 4_000, 4_000)),
+            ({}, TEXT),
+        ],
+    )
+    def test_bounds_are_those_of_what_is_left(self, fields, tokens):
+        cost = cost_of(text=self.TEXT, limits=EngineLimits(max_model_len=2_048), **fields)
+        assert cost.prompt_tokens == tokens
+        assert cost.amounts.kv_blocks >= tokens.expected // 16
+
+    def test_to_an_unknown_context_nothing_is_known_to_be_cut(self):
+        assert cost_of(text=self.TEXT, truncate_prompt_tokens=-1).prompt_tokens == self.TEXT
+
+    def test_images_are_never_cut(self):
+        cost = cost_of(Size(500, 500), text=self.TEXT, truncate_prompt_tokens=10)
+        assert cost.prompt_tokens == Bounds.exact(25 + 2)
+
+    @pytest.mark.parametrize("truncate", [1_000, -1])
+    def test_a_text_that_is_cut_is_not_refused(self, truncate):
+        limits = EngineLimits(max_model_len=2_048, kv_blocks=1_000)
+        cost = cost_of(text=self.TEXT, limits=limits, truncate_prompt_tokens=truncate)
+        refuse_what_never_fits(cost, limits)
+        refusal(cost_of(text=self.TEXT, limits=limits), limits)
 
 
 class TestGrowth:
@@ -257,10 +296,17 @@ class TestNeverFits:
     def test_unknown_limits_refuse_nothing(self):
         refuse_what_never_fits(cost_of(*[Size(9_000, 9_000)] * 50, text=Bounds.exact(10**9)), EngineLimits())
 
-    def test_without_a_kv_pool_blocks_are_no_limit(self):
-        limits = EngineLimits(kv_blocks=1, has_kv_pool=False)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(10**6)), limits)
-        assert limits.admission_kv_blocks is None
+    def test_what_needs_no_engine_is_never_too_large_for_it(self):
+        limits = EngineLimits(max_model_len=100, kv_blocks=1)
+        refuse_what_never_fits(cost_of(text=Bounds.exact(10**6), needs_engine=False), limits)
+
+    def test_of_several_engines_the_smallest_decides(self):
+        limits = EngineLimits(kv_blocks=30, kv_blocks_of_one=10)
+        refuse_what_never_fits(cost_of(text=Bounds.exact(159)), limits)
+        error = refusal(cost_of(text=Bounds.exact(160)), limits)
+        assert error.reason is Reason.NEVER_FITS_KV
+        assert "the engine has 10 in all, which hold 160 tokens" in error.message
+        assert limits.admission_kv_blocks == 29
 
 
 class TestPool:

@@ -119,6 +119,25 @@ def test_all_text_that_a_template_renders_counts():
         )
     )
     assert [message.text_bytes for message in request.messages] == [4 + 4 + 3, 5 + 1 + 7 + 2, 2 + 3, 1 + 10, 1, 0]
+    assert [message.uncertain_text_bytes for message in request.messages] == [3, 5 + 1 + 7 + 2, 2 + 3, 10, 0, 0]
+
+
+def test_only_what_every_template_prints_is_certain():
+    request = parse_chat(
+        encode(
+            user("question"),
+            {"role": "assistant", "content": "<think>long</think>", "reasoning": "long"},
+            {"role": "tool", "content": "found", "name": "search"},
+            tools=[{"a": 1}],
+            response_format={"type": "text"},
+        )
+    )
+    assert request.text_bytes - request.uncertain_text_bytes == len("question") + len("found")
+
+
+@pytest.mark.parametrize(("sent", "expected"), [(None, None), (1000, 1000), (0, 0), (-1, -1)])
+def test_truncation(sent, expected):
+    assert parse_chat(encode(user("a"), truncate_prompt_tokens=sent)).truncate_prompt_tokens == expected
 
 
 def test_text_outside_the_messages_counts_as_it_was_sent():
@@ -148,6 +167,7 @@ def test_text_outside_the_messages_counts_as_it_was_sent():
         ({"use_beam_search": "on"}, "use_beam_search"),
         ({"max_tokens": "16"}, "max_tokens"),
         ({"max_tokens": 0}, "max_tokens"),
+        ({"truncate_prompt_tokens": -2}, "truncate_prompt_tokens"),
         ({"max_tokens": "16", "max_completion_tokens": 4}, "max_tokens"),
         ({"n": 0}, "n"),
         ({"n": 1.5}, "n"),

@@ -31,6 +31,20 @@ def test_empty_embeddings_beside_a_prompt_pass():
     assert parse(prompt="a", prompt_embeds=[]).prompts == 1
 
 
+def test_truncation():
+    assert parse(prompt="a", truncate_prompt_tokens=-1).truncate_prompt_tokens == -1
+    assert parse(prompt="a").truncate_prompt_tokens is None
+
+
+def test_as_many_prompts_as_vllm_takes():
+    assert parse(prompt=["a"] * 1024).prompts == 1024
+    assert parse(prompt=[1] * 5000).prompt_token_ids == 5000
+    for prompt in (["a"] * 1025, [[1]] * 1025):
+        with pytest.raises(GatewayError, match="1025 prompts, and at most 1024") as refused:
+            parse(prompt=prompt)
+        assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "prompt")
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

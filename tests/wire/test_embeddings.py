@@ -44,3 +44,7 @@ def test_other_inputs_are_refused(fields):
         parse(**fields)
     assert refused.value.code is Code.INVALID_REQUEST
     assert refused.value.param.startswith("input")
+
+
+def test_truncation():
+    assert parse_embeddings(b'{"input": "a", "truncate_prompt_tokens": 512}').truncate_prompt_tokens == 512

@@ -171,6 +171,7 @@ VLLM_READS_BUT_WE_REFUSE = {
     "a number as text": chat(IMAGE, ',"max_tokens":"16"'),
     "a boolean as number": chat(IMAGE, ',"n":true'),
     "a number as boolean": chat(IMAGE, ',"stream":1'),
+    "too many lists": chat(IMAGE, f',"x":[{"[]," * 100_000}1]'),
     "text as boolean": chat(IMAGE, ',"stream":"yes"'),
 }
 
@@ -197,8 +198,8 @@ NOBODY_READS = {
     "single quotes": PLAIN.replace('"', "'").encode(),
     "comment": PLAIN.encode() + b"// x",
     "leading zero": chat(IMAGE, ',"max_tokens":016'),
-    "too deep": chat(IMAGE, f',"x":{"[" * 100_000}{"]" * 100_000}'),
-    "too deep where it is read": chat(f'{{"type":{"[" * 100_000}{"]" * 100_000}}}'),
+    "too deep": chat(IMAGE, f',"x":{"[" * 40_000}{"]" * 40_000}'),
+    "too deep where it is read": chat(f'{{"type":{"[" * 40_000}{"]" * 40_000}}}'),
 }
 
 

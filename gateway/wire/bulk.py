@@ -1,0 +1,44 @@
+"""Bodies that would become much larger once they are parsed, refused before anything is.
+
+A list or an object of three bytes may become one of 170, a string or a number one of 30 to 60. What is counted here
+bounds that: with all of these limits reached at once, parsing takes about 70 MB, and one body is parsed at a time.
+Characters inside of strings count too. So the limits leave room for a conversation of a million tokens that is about
+JSON: one bracket in ten tokens, a quote in two, a comma in one.
+"""
+
+from gateway.domain.errors import Code, GatewayError
+
+MOST_CONTAINERS = 100_000
+MOST_QUOTES = 500_000
+MOST_COMMAS = 1_000_000
+
+# Counting costs ten times as much as looking whether there is anything to count, and in pictures there is nothing.
+_WINDOW_BYTES = 64 * 1024
+
+
+def refuse_bulk(body: bytes | bytearray) -> None:
+    """Raises GatewayError invalid_request, before the body is parsed."""
+    _refuse_more(body, b"{[", MOST_CONTAINERS, "opening brackets ({ and [)")
+    _refuse_more(body, b'"', MOST_QUOTES, "quotation marks")
+    _refuse_more(body, b",", MOST_COMMAS, "commas")
+
+
+def _refuse_more(body: bytes | bytearray, characters: bytes, most: int, name: str) -> None:
+    if len(body) <= most:
+        return
+    found = sum(_count(body, character) for character in characters)
+    if found > most:
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            f"The body has {found} {name}, and at most {most} are read, those inside of texts included. "
+            "Send less at once, for example fewer messages or prompts.",
+        )
+
+
+def _count(body: bytes | bytearray, character: int) -> int:
+    starts = range(0, len(body), _WINDOW_BYTES)
+    return sum(
+        body.count(character, start, start + _WINDOW_BYTES)
+        for start in starts
+        if body.find(character, start, start + _WINDOW_BYTES) >= 0
+    )
