@@ -9,8 +9,9 @@ import zlib
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageFormat, ImageInfo, Why
 from gateway.imaging.header import jpeg, webp
-from gateway.imaging.header.png import SIGNATURE, metadata_chunks
+from gateway.imaging.header.png import SIGNATURE, may_orient
 
+_MAX_CHUNKS = 65_536  # encoders write at least some kilobytes of pixels in each
 _NOTHING: frozenset[Why] = frozenset()
 _TRAILING: frozenset[Why] = frozenset({Why.TRAILING_BYTES})
 
@@ -38,30 +39,35 @@ def _trailing(file: bytes, end: int) -> frozenset[Why]:
 
 def _late_in_png(file: bytes, info: ImageInfo) -> frozenset[Why]:
     """An orientation behind the pixels was not counted with, so it is left out of what is sent on."""
-    end, behind_pixels = _walk_png(file)
-    is_turned_late = info.orientation == 1 and bool(metadata_chunks(file[behind_pixels:end]))
-    return _trailing(file, end) | (frozenset({Why.ORIENTATION}) if is_turned_late else _NOTHING)
+    end, may_be_turned = _walk_png(file)
+    return _trailing(file, end) | (
+        frozenset({Why.ORIENTATION}) if may_be_turned and info.orientation == 1 else _NOTHING
+    )
 
 
-def _walk_png(file: bytes) -> tuple[int, int]:
-    """End of the IEND chunk (of the file, if that is cut off before it), and of the last IDAT chunk.
+def _walk_png(file: bytes) -> tuple[int, bool]:
+    """End of the IEND chunk (of the file, if that is cut off before it), and whether a chunk behind the last IDAT may
+    carry an orientation.
 
-    Raises GatewayError on a wrong checksum.
+    Raises GatewayError on a wrong checksum, and for a file of more chunks than any encoder writes.
     """
     view = memoryview(file)
-    position, behind_pixels = len(SIGNATURE), 0
-    while position + 12 <= len(file):
+    position, may_be_turned = len(SIGNATURE), False
+    for _ in range(_MAX_CHUNKS):
+        if position + 12 > len(file):
+            return len(file), may_be_turned
         length, name = struct.unpack_from(">I4s", file, position)
         end = position + 12 + length
         if end > len(file):
-            break
+            return len(file), may_be_turned
         if zlib.crc32(view[position + 4 : end - 4]) != int.from_bytes(view[end - 4 : end], "big"):
-            raise GatewayError(
-                Code.IMAGE_PARSE_ERROR, f"The png is damaged: the checksum of the chunk at byte {position} is wrong."
-            )
+            raise _damaged(f"the checksum of the chunk at byte {position} is wrong")
         if name == b"IEND":
-            return end, behind_pixels
-        if name == b"IDAT":
-            behind_pixels = end
+            return end, may_be_turned
+        may_be_turned = name != b"IDAT" and (may_be_turned or may_orient(name, view[position:end]))
         position = end
-    return len(file), behind_pixels
+    raise _damaged(f"it has more than {_MAX_CHUNKS} chunks")
+
+
+def _damaged(how: str) -> GatewayError:
+    return GatewayError(Code.IMAGE_PARSE_ERROR, f"The png is damaged: {how}.")

@@ -13,6 +13,7 @@ from gateway.imaging.header.base import BrokenHeaderError
 _SEQUENCE_HEADER = 1
 _MAX_UNITS = 64
 _TRACK_BOXES = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl"})
+_MAX_LEB128_BYTES = 8
 _HIGH_LEVEL = 7
 _OVERHANG = 4
 _MAX_BOXES = 2048
@@ -66,7 +67,7 @@ def _items(file: bytes, span: tuple[int, int], allowance: Iterator[int]) -> Iter
     if b"iloc" not in bodies:
         return
     inline_data = bodies.get(b"idat", (0, 0))[0]
-    for is_inline, extents in _locations(_Fields(file[slice(*bodies[b"iloc"])])):
+    for is_inline, extents in _locations(_Fields(file[slice(*bodies[b"iloc"])]), allowance):
         if sum(length or len(file) for _, length in extents) > len(file):
             raise BrokenHeaderError("an item is larger than the file")
         base = inline_data if is_inline else 0
@@ -87,23 +88,33 @@ class _Fields:
         return int.from_bytes(self._data[start : self._position], "big")
 
 
-def _locations(fields: _Fields) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
-    """For each item of an `iloc` box: whether it lies in the meta box, and offset and length of its pieces."""
+def _locations(fields: _Fields, allowance: Iterator[int]) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
+    """For each item of an `iloc` box: whether it lies in the meta box, and offset and length of its pieces.
+
+    Items and pieces use up the allowance too: both may take no bytes, and their counts are the file's word.
+    """
     version = fields.take(4) >> 24
     sizes = fields.take(2)
     offset_bytes, length_bytes, base_bytes, index_bytes = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
     wide = 4 if version == 2 else 2
     for _ in range(fields.take(wide)):
+        _use(allowance)
         fields.take(wide)
         method = fields.take(2) & 15 if version else 0
         fields.take(2)
         base = fields.take(base_bytes)
         extents = []
         for _ in range(fields.take(2)):
+            _use(allowance)
             fields.take(index_bytes if version else 0)
             offset = fields.take(offset_bytes)
             extents.append((base + offset, fields.take(length_bytes)))
         yield method == 1, extents
+
+
+def _use(allowance: Iterator[int]) -> None:
+    if next(allowance, None) is None:
+        raise BrokenHeaderError(f"it has more than {_MAX_BOXES} boxes, items and pieces")
 
 
 def _frame_sizes(units: bytes) -> Iterator[Size]:
@@ -123,13 +134,14 @@ def _frame_sizes(units: bytes) -> Iterator[Size]:
 
 
 def _leb128(data: bytes, position: int) -> tuple[int, int]:
-    """A number in groups of seven bits, low ones first, and the position behind it."""
-    value = shift = 0
-    while True:
-        value |= (data[position] & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if not data[position - 1] & 0x80:
-            return value, position
+    """A number in groups of seven bits, low ones first, and the position behind it (AV1 specification 4.10.5)."""
+    value = 0
+    for index in range(_MAX_LEB128_BYTES):
+        group = data[position + index]
+        value |= (group & 0x7F) << 7 * index
+        if not group & 0x80:
+            return value, position + index + 1
+    raise BrokenHeaderError(f"a length has more than {_MAX_LEB128_BYTES} bytes")
 
 
 class _Bits:

@@ -1,4 +1,4 @@
-"""What every header parser returns, and the two ways in which it can fail."""
+"""What every header parser returns, how much work it may do, and the three ways in which it can fail."""
 
 from dataclasses import dataclass
 
@@ -16,6 +16,32 @@ class ShortHeaderError(Exception):
 
 class BrokenHeaderError(ValueError):
     """The header contradicts its format; the text says how, for the client."""
+
+
+class TooManyStepsError(Exception):
+    """The header has more segments, chunks or blocks than its reader was allowed to look at."""
+
+
+class Steps:
+    """What one reading of a header may cost: each segment, chunk or block takes a step of about a microsecond.
+
+    Bytes alone do not bound it: a file may be made of segments of two bytes.
+    """
+
+    INLINE = 1000  # at most 2 ms on the event loop
+    ALL = 16_384  # more than any true file has; the rest of the work grows with the bytes alone
+    PILLOW = 1001  # what Pillow reads may take milliseconds: never on the event loop
+
+    __slots__ = ("_left",)
+
+    def __init__(self, allowed: int = ALL) -> None:
+        self._left = allowed
+
+    def take(self, count: int = 1) -> None:
+        """Raises TooManyStepsError when none are left."""
+        self._left -= count
+        if self._left < 0:
+            raise TooManyStepsError
 
 
 @dataclass(frozen=True, slots=True)

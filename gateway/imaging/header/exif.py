@@ -5,19 +5,26 @@ import struct
 
 from PIL import Image
 
+from gateway.imaging.header.base import BrokenHeaderError, Steps
 from gateway.imaging.pillow import CLIENT_FAULTS
 
 ORIENTATION_TAG = 0x0112
 _UNSIGNED_SHORT = 3
 _EXIF_MARK = re.compile(rb"^(?:Exif\x00\x00){1,2}")
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
+_SHORT_BYTES = 4 << 10  # Pillow takes at most 2 ms for as many entries as fit in
+_MAX_BYTES = 1 << 20
 _BYTE_ORDER = {b"II*\x00": "<", b"MM\x00*": ">"}
 
 
-def orientation(exif: bytes, xmp: bytes = b"") -> int:
-    """1..8, and 1 for anything that Pillow would not act on. `exif` is a TIFF block, marked as EXIF or not."""
+def orientation(exif: bytes, xmp: bytes, steps: Steps) -> int:
+    """1..8, and 1 for anything that Pillow would not act on. `exif` is a TIFF block, marked as EXIF or not.
+
+    Raises BrokenHeaderError or TooManyStepsError for a block that would take too long to read.
+    """
     found = _plain_orientation(_EXIF_MARK.sub(b"", exif)) if exif else 0
     if found is None:
+        _check_effort(len(exif), steps)
         return orientation_in_pillow(_with_metadata(exif, xmp))
     if not found and (match := _XMP_ORIENTATION.search(xmp)):
         found = int(match[1])
@@ -59,6 +66,14 @@ def _plain_orientation(block: bytes) -> int | None:
 
 def _holds_tag(block: bytes) -> bool:
     return directory_value(block, ORIENTATION_TAG, -1) is None and block[:4] in _BYTE_ORDER
+
+
+def _check_effort(block_bytes: int, steps: Steps) -> None:
+    """Pillow reads all entries, at some microseconds each; the block could be nothing but entries."""
+    if block_bytes > _MAX_BYTES:
+        raise BrokenHeaderError(f"its EXIF has {block_bytes} bytes; at most {_MAX_BYTES} are read")
+    if block_bytes > _SHORT_BYTES:
+        steps.take(Steps.PILLOW)
 
 
 def _with_metadata(exif: bytes, xmp: bytes) -> Image.Image:

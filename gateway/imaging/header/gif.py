@@ -1,33 +1,33 @@
 """GIF headers: blocks up to the first image descriptor (GIF89a specification)."""
 
+import re
 import struct
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
-from gateway.imaging.header.base import BrokenHeaderError, Header, need
+from gateway.imaging.header.base import BrokenHeaderError, Header, ShortHeaderError, Steps, need
 
 _SCREEN_END = 13
-_EXTENSION, _IMAGE, _TRAILER = 0x21, 0x2C, 0x3B
+_IMAGE, _TRAILER = 0x2C, 0x3B
 _GRAPHIC_CONTROL, _APPLICATION = 0xF9, 0xFF
+_BLOCK_START = re.compile(rb"[!,;]")
 _LOOPS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
 
 
-def read_gif(data: bytes) -> Header:
-    """`frames` is 2 where the file asks for a loop. Raises ShortHeaderError, BrokenHeaderError."""
+def read_gif(data: bytes, steps: Steps) -> Header:
+    """`frames` is 2 where the file asks for a loop. Raises ShortHeaderError, BrokenHeaderError, TooManyStepsError."""
     need(data, _SCREEN_END)
     width, height, flags = struct.unpack_from("<HHB", data, 6)
     position = _SCREEN_END + _table_bytes(flags)
     why = {Why.MODE}  # a palette, always
     while True:
-        need(data, position + 2)
+        steps.take()
+        position = _block_start(data, position)
         if data[position] == _IMAGE:
             return _header(data, position, width, height, why)
         if data[position] == _TRAILER:
             raise BrokenHeaderError("it ends before any picture")
-        if data[position] != _EXTENSION:
-            position += 1
-            continue
-        end = _end_of_blocks(data, position + 2)
+        end = _end_of_blocks(data, position + 2, steps)
         why |= _reasons(data[position + 1], data[position + 2 : end])
         position = end
 
@@ -44,8 +44,18 @@ def _table_bytes(flags: int) -> int:
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
-def _end_of_blocks(data: bytes, position: int) -> int:
+def _block_start(data: bytes, position: int) -> int:
+    """Pillow passes over whatever stands between blocks."""
+    match = _BLOCK_START.search(data, position)
+    if match is None:
+        raise ShortHeaderError(max(len(data), position) + 2)
+    need(data, match.end() + 1)
+    return match.start()
+
+
+def _end_of_blocks(data: bytes, position: int, steps: Steps) -> int:
     while True:
+        steps.take()
         need(data, position + 1)
         if not data[position]:
             return position + 1

@@ -1,11 +1,11 @@
 """JPEG headers: segments up to the first scan (ITU T.81 B.2; EXIF 2.32; CIPA DC-007 for multi-picture files)."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
-from gateway.imaging.header.base import BrokenHeaderError, Header, ShortHeaderError, need
+from gateway.imaging.header.base import BrokenHeaderError, Header, ShortHeaderError, Steps, TooManyStepsError, need
 from gateway.imaging.header.exif import directory_value, orientation
 
 _SOS = 0xDA
@@ -21,6 +21,7 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\x00"
 _MPF = b"MPF\x00"
 _MPF_IMAGES_TAG = 0xB001
 _UNSIGNED_LONG = 4
+_PADDING = re.compile(rb"\xff*")
 _END_MARKER = re.compile(rb"\xff\xd9")
 
 
@@ -30,7 +31,7 @@ class _Segments:
 
     frame: bytes = b""
     frame_marker: int = 0
-    exif: bytes = b""
+    exif: list[bytes] = field(default_factory=list)
     xmp: bytes = b""
     pictures: int = 1
 
@@ -39,18 +40,18 @@ class _Segments:
             if not self.frame:  # no decoder takes a second one
                 self.frame, self.frame_marker = body, marker
         elif marker == _APP1 and body.startswith(_EXIF):
-            self.exif += body[6:] if self.exif else body
+            self.exif.append(body[len(_EXIF) :] if self.exif else body)
         elif marker == _APP1 and body.startswith(_XMP):
             self.xmp = body[len(_XMP) :]
         elif marker == _APP2 and body.startswith(_MPF):
             self.pictures = directory_value(body[4:], _MPF_IMAGES_TAG, _UNSIGNED_LONG) or 1
 
 
-def read_jpeg(data: bytes) -> Header:
-    """Raises ShortHeaderError, BrokenHeaderError."""
+def read_jpeg(data: bytes, steps: Steps) -> Header:
+    """Raises ShortHeaderError, BrokenHeaderError, TooManyStepsError."""
     segments = _Segments()
     try:
-        _read_to_scan(data, segments)
+        _read_to_scan(data, segments, steps)
     except BrokenHeaderError:
         # Behind the frame header only orientation could follow; whether the rest can be decoded shows in decoding.
         if not segments.frame:
@@ -65,7 +66,7 @@ def read_jpeg(data: bytes) -> Header:
         ImageFormat.JPEG,
         Size(int.from_bytes(frame[3:5], "big"), int.from_bytes(frame[1:3], "big")),
         is_lossy=True,
-        orientation=orientation(segments.exif, segments.xmp) if segments.exif or segments.xmp else 1,
+        orientation=orientation(b"".join(segments.exif), segments.xmp, steps) if segments.exif or segments.xmp else 1,
         frames=segments.pictures,
         why=_reasons(components, segments.pictures),
         is_progressive=segments.frame_marker not in _BASELINE,
@@ -85,17 +86,18 @@ def end_of_picture(file: bytes) -> int:
     and the same way every time.
     """
     try:
-        scan_start = _read_to_scan(file, _Segments())
-    except (BrokenHeaderError, ShortHeaderError):
+        scan_start = _read_to_scan(file, _Segments(), Steps())
+    except (BrokenHeaderError, ShortHeaderError, TooManyStepsError):
         return len(file)
     match = _END_MARKER.search(file, scan_start)
     return match.end() if match else len(file)
 
 
-def _read_to_scan(data: bytes, segments: _Segments) -> int:
+def _read_to_scan(data: bytes, segments: _Segments, steps: Steps) -> int:
     """Fills `segments`; returns where the data of the first scan begin."""
     position = 2
     while True:
+        steps.take()
         need(data, position + 4)
         marker = data[position + 1]
         if data[position] != 0xFF or marker not in _WITH_BODY:
@@ -121,7 +123,7 @@ def _skip(data: bytes, position: int) -> int:
             raise ShortHeaderError(len(data) + 4)
         return found
     if marker == 0xFF:
-        return position + 1
+        return _PADDING.match(data, position).end() - 1  # type: ignore[union-attr]  # an empty run matches too
     if marker < _FIRST_MARKER:
         raise BrokenHeaderError(f"marker 0x{marker:02x} at byte {position} is unknown")
     return position + 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
-from gateway.imaging.header.base import BrokenHeaderError, Header, need
+from gateway.imaging.header.base import BrokenHeaderError, Header, Steps, need
 from gateway.imaging.header.exif import orientation, orientation_in_pillow
 from gateway.imaging.pillow import CLIENT_FAULTS, open_picture
 
@@ -42,17 +42,20 @@ class _Chunks:
             self.has_transparency = True
         elif name == b"acTL" and len(chunk) >= 20:
             self.frames = max(1, int.from_bytes(chunk[8:12], "big"))
-        elif _may_orient(name, chunk):
+        elif may_orient(name, chunk):
             self.metadata.append(chunk)
 
 
-def read_png(data: bytes, tail: bytes = b"") -> Header:
-    """`tail` is the end of the file, where some tools put EXIF. Raises ShortHeaderError, BrokenHeaderError."""
+def read_png(data: bytes, steps: Steps, tail: bytes = b"") -> Header:
+    """`tail` is the end of the file, where some tools put EXIF.
+
+    Raises ShortHeaderError, BrokenHeaderError, TooManyStepsError.
+    """
     need(data, _IHDR_END)
     head = data[:_IHDR_END]
     width, height, depth, colour = _read_ihdr(head)
-    chunks = _read_to_pixels(data)
-    chunks.metadata += metadata_chunks(tail)
+    chunks = _read_to_pixels(data, steps)
+    metadata = chunks.metadata + [chunk for chunk in metadata_chunks(tail) if chunk not in chunks.metadata]
     why = set()
     if colour in {_GREY_ALPHA, _RGBA} or chunks.has_transparency:
         why.add(Why.ALPHA)
@@ -64,7 +67,7 @@ def read_png(data: bytes, tail: bytes = b"") -> Header:
         ImageFormat.PNG,
         Size(width, height),
         is_lossy=False,
-        orientation=_orientation(head, chunks.metadata),
+        orientation=_orientation(head, metadata, steps),
         frames=chunks.frames,
         why=frozenset(why),
     )
@@ -77,11 +80,18 @@ def metadata_chunks(tail: bytes) -> list[bytes]:
         position = tail.find(name, 4)
         while position >= 0:
             end = position + 8 + int.from_bytes(tail[position - 4 : position], "big")
-            chunk = tail[position - 4 : end]
-            if end <= len(tail) and _has_true_crc(chunk) and _may_orient(name, chunk):
-                found.append((position, chunk))
+            # A slice for each find in a row of names would cost the square of its length.
+            if end <= len(tail):
+                chunk = tail[position - 4 : end]
+                if may_orient(name, chunk) and _has_true_crc(chunk):
+                    found.append((position, chunk))
             position = tail.find(name, position + 1)
     return [chunk for _, chunk in sorted(found)]
+
+
+def may_orient(name: bytes, chunk: memoryview | bytes) -> bool:
+    """Whether Pillow would look for an orientation in this chunk."""
+    return name == b"eXIf" or (name in _TEXT_CHUNKS and bytes(chunk[8:40]).startswith(_ORIENTED_TEXT))
 
 
 def _read_ihdr(head: bytes) -> tuple[int, int, int, int]:
@@ -96,10 +106,11 @@ def _read_ihdr(head: bytes) -> tuple[int, int, int, int]:
     return width, height, depth, colour
 
 
-def _read_to_pixels(data: bytes) -> _Chunks:
+def _read_to_pixels(data: bytes, steps: Steps) -> _Chunks:
     chunks = _Chunks()
     position = _IHDR_END
     while True:
+        steps.take()
         need(data, position + 8)
         length, name = struct.unpack_from(">I4s", data, position)
         if not _CHUNK_NAME.fullmatch(name):
@@ -114,20 +125,17 @@ def _read_to_pixels(data: bytes) -> _Chunks:
         position = end
 
 
-def _may_orient(name: bytes, chunk: bytes) -> bool:
-    return name == b"eXIf" or (name in _TEXT_CHUNKS and chunk.startswith(_ORIENTED_TEXT, 8))
-
-
 def _has_true_crc(chunk: bytes) -> bool:
     return zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big")
 
 
-def _orientation(head: bytes, metadata: list[bytes]) -> int:
+def _orientation(head: bytes, metadata: list[bytes], steps: Steps) -> int:
     if not metadata:
         return 1
     if len(metadata) == 1 and metadata[0][4:8] == b"eXIf":
-        return orientation(metadata[0][8:-4])
+        return orientation(metadata[0][8:-4], b"", steps)
     # Text may be compressed or hexadecimal: a picture made of these chunks alone lets Pillow read them its own way.
+    steps.take(Steps.PILLOW)
     try:
         picture = open_picture(head + b"".join(metadata) + _EMPTY_IDAT, ImageFormat.PNG)
     except CLIENT_FAULTS as fault:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
-from gateway.imaging.header.base import BrokenHeaderError, Header, need
+from gateway.imaging.header.base import BrokenHeaderError, Header, Steps, need
 from gateway.imaging.header.exif import orientation
 
 _RIFF_HEADER = 12
@@ -15,8 +15,10 @@ _ANMF_HEADER = 16
 _VP8L_SIGNATURE = 0x2F
 
 
-def read_webp(data: bytes) -> Header:
-    """Raises ShortHeaderError (the metadata of an extended file stands behind its pixels), BrokenHeaderError."""
+def read_webp(data: bytes, steps: Steps) -> Header:
+    """Raises ShortHeaderError (the metadata of an extended file stands behind its pixels), BrokenHeaderError,
+    TooManyStepsError.
+    """
     need(data, 30)
     kind = data[12:16]
     if kind == b"VP8 ":
@@ -24,7 +26,7 @@ def read_webp(data: bytes) -> Header:
     if kind == b"VP8L":
         return _read_lossless(data)
     if kind == b"VP8X":
-        return _read_extended(data)
+        return _read_extended(data, steps)
     raise BrokenHeaderError(f"its first chunk {kind!r} is unknown")
 
 
@@ -50,13 +52,13 @@ def _read_lossless(data: bytes) -> Header:
     return Header(ImageFormat.WEBP, size, is_lossy=False, why=why)
 
 
-def _read_extended(data: bytes) -> Header:
+def _read_extended(data: bytes, steps: Steps) -> Header:
     flags = data[20]
     size = Size(1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little"))
     is_lossy: bool | None = None
     frames = 0
     metadata: dict[bytes, bytes] = {}
-    for name, start, end in _chunks(data, wants_all=bool(flags & (_ANIMATION | _XMP | _EXIF))):
+    for name, start, end in _chunks(data, steps, wants_all=bool(flags & (_ANIMATION | _XMP | _EXIF))):
         if name == b"ANMF":
             frames += 1
         if is_lossy is None:
@@ -72,18 +74,21 @@ def _read_extended(data: bytes) -> Header:
         size,
         is_lossy=is_lossy,
         orientation=orientation(
-            metadata.get(b"EXIF", b"") if flags & _EXIF else b"", metadata.get(b"XMP ", b"") if flags & _XMP else b""
+            metadata.get(b"EXIF", b"") if flags & _EXIF else b"",
+            metadata.get(b"XMP ", b"") if flags & _XMP else b"",
+            steps,
         ),
         frames=max(frames, 1),
         why=frozenset(why),
     )
 
 
-def _chunks(data: bytes, *, wants_all: bool) -> Iterator[tuple[bytes, int, int]]:
+def _chunks(data: bytes, steps: Steps, *, wants_all: bool) -> Iterator[tuple[bytes, int, int]]:
     """Name, start and end of each chunk's body: all of the container, or up to the first picture."""
     stop = end_of_picture(data)
     position = _RIFF_HEADER
     while position + _CHUNK_HEADER <= stop:
+        steps.take()
         need(data, position + _CHUNK_HEADER)
         name, length = struct.unpack_from("<4sI", data, position)
         start = position + _CHUNK_HEADER

@@ -129,6 +129,22 @@ def test_boxes_must_fit():
         check_frames(box(b"meta", bytes(4) + box(b"iloc", b"\x00\x00")), Size(1, 1))
 
 
+def test_a_length_has_eight_bytes_at_most():
+    where = box(b"meta", bytes(4) + box(b"iloc", item_location(0, length=40)))
+    check_frames(box(b"mdat", b"\x12" + b"\x80" * 7 + b"\x00" + bytes(40)) + where, Size(1, 1))
+    with pytest.raises(BrokenHeaderError, match="more than 8 bytes"):
+        check_frames(box(b"mdat", b"\x12" + b"\x80" * 60) + where, Size(1, 1))
+
+
+def test_items_and_pieces_of_no_bytes_are_counted():
+    items = bytes(6) + b"\xff\xff"
+    with pytest.raises(BrokenHeaderError, match="more than 2048"):
+        check_frames(box(b"meta", bytes(4) + box(b"iloc", items + bytes(6 * 0xFFFF))), Size(1, 1))
+    pieces = bytes(6) + struct.pack(">HHHH", 1, 0, 0, 0xFFFF)
+    with pytest.raises(BrokenHeaderError, match="more than 2048"):
+        check_frames(box(b"meta", bytes(4) + box(b"iloc", pieces)), Size(1, 1))
+
+
 def test_what_would_take_long_to_look_through_is_refused():
     pieces = bytes([0, 0, 0, 0, 0x44, 0, 0, 1, 0, 1, 0, 0, 0, 2]) + struct.pack(">IIII", 8, 60, 8, 60)
     with pytest.raises(BrokenHeaderError, match="larger than the file"):

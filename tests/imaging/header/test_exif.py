@@ -5,6 +5,7 @@ import struct
 import pytest
 from PIL import Image, ImageOps
 
+from gateway.imaging.header.base import Steps
 from gateway.imaging.header.exif import directory_value, orientation
 
 SHORT, LONG, FLOAT, ASCII = 3, 4, 11, 2
@@ -62,7 +63,7 @@ CASES = {
 def test_orientation(name):
     exif, xmp, expected = CASES[name]
 
-    assert orientation(exif, xmp) == expected
+    assert orientation(exif, xmp, Steps()) == expected
     assert pillow_says(exif, xmp) == expected
 
 

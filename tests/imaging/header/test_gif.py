@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import Why
-from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError
+from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError, Steps
 from gateway.imaging.header.gif import read_gif
 from tests.support.pictures import encoded, picture
 
@@ -33,7 +33,7 @@ def frame(left: int, top: int, width: int, height: int) -> bytes:
     ],
 )
 def test_header(file, frames, why):
-    header = read_gif(file)
+    header = read_gif(file, Steps())
 
     assert header.stored == Size(40, 30)
     assert header.frames == frames
@@ -42,24 +42,24 @@ def test_header(file, frames, why):
 
 
 def test_a_frame_that_reaches_over_the_screen_enlarges_it():
-    assert read_gif(screen(frame(5, 0, 10, 4))).stored == Size(15, 10)
+    assert read_gif(screen(frame(5, 0, 10, 4)), Steps()).stored == Size(15, 10)
 
 
 def test_bytes_between_blocks_are_skipped():
-    assert read_gif(screen(b"\x00\x07", frame(0, 0, 4, 4))).stored == Size(10, 10)
+    assert read_gif(screen(b"\x00\x07", frame(0, 0, 4, 4)), Steps()).stored == Size(10, 10)
 
 
 @pytest.mark.parametrize("length", [10, 14, 60, len(PLAIN[: PLAIN.index(b",")]) + 4])
 def test_a_header_that_goes_on_asks_for_more(length):
     with pytest.raises(ShortHeaderError):
-        read_gif(PLAIN[:length])
+        read_gif(PLAIN[:length], Steps())
 
 
 def test_an_extension_that_goes_on_asks_for_more():
     with pytest.raises(ShortHeaderError):
-        read_gif(screen(b"!\xfe\xff" + bytes(10)))
+        read_gif(screen(b"!\xfe\xff" + bytes(10)), Steps())
 
 
 def test_no_picture_is_broken():
     with pytest.raises(BrokenHeaderError, match="before any picture"):
-        read_gif(screen(b";\x00"))
+        read_gif(screen(b";\x00"), Steps())

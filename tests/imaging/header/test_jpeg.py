@@ -6,7 +6,7 @@ from PIL import Image
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import Why
-from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError
+from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError, Steps
 from gateway.imaging.header.jpeg import end_of_picture, read_jpeg
 from tests.support.pictures import encoded, picture
 
@@ -31,7 +31,7 @@ def frame_at(file: bytes) -> int:
     ],
 )
 def test_size_and_reasons(file, why, is_progressive):
-    header = read_jpeg(file)
+    header = read_jpeg(file, Steps())
 
     assert header.stored == Size(40, 30)
     assert header.is_lossy
@@ -42,7 +42,7 @@ def test_size_and_reasons(file, why, is_progressive):
 def test_a_multi_picture_file_has_frames():
     file = io.BytesIO()
     picture(40, 30).save(file, "MPO", save_all=True, append_images=[picture(20, 15)])
-    header = read_jpeg(file.getvalue())
+    header = read_jpeg(file.getvalue(), Steps())
 
     assert header.frames == 2
     assert header.why == {Why.FRAMES}
@@ -53,11 +53,11 @@ def test_a_multi_picture_file_may_be_cmyk():
     index = b"MPF\x00II*\x00\x08\x00\x00\x00\x01\x00" + struct.pack("<HHII", 0xB001, 4, 1, 3)
     cmyk = encoded(picture(40, 30).convert("CMYK"), "JPEG")
 
-    assert read_jpeg(with_segment(cmyk, 0xE2, index)).why == {Why.FRAMES, Why.MODE}
+    assert read_jpeg(with_segment(cmyk, 0xE2, index), Steps()).why == {Why.FRAMES, Why.MODE}
 
 
 def test_a_damaged_picture_index_is_no_reason():
-    assert read_jpeg(with_segment(PLAIN, 0xE2, b"MPF\x00garbage")).frames == 1
+    assert read_jpeg(with_segment(PLAIN, 0xE2, b"MPF\x00garbage"), Steps()).frames == 1
 
 
 def test_exif_in_two_segments_is_one_block():
@@ -66,34 +66,34 @@ def test_exif_in_two_segments_is_one_block():
     block = exif[start : start + 26 + 6]
     halves = with_segment(with_segment(PLAIN, 0xE1, b"Exif\x00\x00" + block[16:]), 0xE1, block[:16])
 
-    assert read_jpeg(halves).orientation == 6
+    assert read_jpeg(halves, Steps()).orientation == 6
     assert Image.open(io.BytesIO(halves)).getexif()[0x0112] == 6
 
 
 def test_orientation_of_xmp_counts_where_exif_has_none():
     xmp = b'http://ns.adobe.com/xap/1.0/\x00<x tiff:Orientation="8"/>'
 
-    assert read_jpeg(with_segment(PLAIN, 0xE1, xmp)).orientation == 8
+    assert read_jpeg(with_segment(PLAIN, 0xE1, xmp), Steps()).orientation == 8
 
 
 @pytest.mark.parametrize("junk", [b"\xff\xff\xff", b"\x00\x01junk", b"\xff\x00\xff\x00", b"\xff\xd0"])
 def test_junk_between_segments_is_skipped(junk):
     file = PLAIN[: frame_at(PLAIN)] + junk + PLAIN[frame_at(PLAIN) :]
 
-    assert read_jpeg(file).stored == Size(40, 30)
+    assert read_jpeg(file, Steps()).stored == Size(40, 30)
     assert Image.open(io.BytesIO(file)).size == (40, 30)
 
 
 def test_more_bytes_are_asked_for_by_segment_length():
     long_segment = with_segment(PLAIN, 0xE2, bytes(60_000))
     with pytest.raises(ShortHeaderError) as caught:
-        read_jpeg(long_segment[:1024])
+        read_jpeg(long_segment[:1024], Steps())
     assert caught.value.needed_bytes == 60_006
 
 
 def test_junk_to_the_end_asks_for_more():
     with pytest.raises(ShortHeaderError):
-        read_jpeg(b"\xff\xd8" + b"junk" * 10)
+        read_jpeg(b"\xff\xd8" + b"junk" * 10, Steps())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_junk_to_the_end_asks_for_more():
 )
 def test_a_broken_header_says_what_is_wrong(file, says):
     with pytest.raises(BrokenHeaderError, match=says):
-        read_jpeg(file)
+        read_jpeg(file, Steps())
 
 
 def test_the_end_is_the_first_end_marker_after_the_scan():

@@ -7,7 +7,7 @@ from PIL import Image, PngImagePlugin
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import Why
-from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError
+from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError, Steps
 from gateway.imaging.header.png import metadata_chunks, read_png
 from tests.support.pictures import encoded, picture
 
@@ -51,7 +51,7 @@ XMP = '<x tiff:Orientation="8"/>'
     ],
 )
 def test_orientation_wherever_pillow_finds_it(file, expected):
-    assert read_png(file).orientation == expected
+    assert read_png(file, Steps()).orientation == expected
     try:
         assert Image.open(io.BytesIO(file)).getexif().get(0x0112, 1) == expected
     except ValueError:  # vLLM suppresses it
@@ -62,7 +62,7 @@ def test_orientation_wherever_pillow_finds_it(file, expected):
 def test_orientation_behind_the_pixels_counts(cut):
     tail = PLAIN[-200:-12] + EXIF + PLAIN[-12:]
 
-    assert read_png(PLAIN[:-12] + EXIF + PLAIN[-12:], tail[cut:]).orientation == 6
+    assert read_png(PLAIN[:-12] + EXIF + PLAIN[-12:], Steps(), tail[cut:]).orientation == 6
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_only_looks_like_metadata_is_none(tail):
     ],
 )
 def test_reasons(file, why):
-    header = read_png(file)
+    header = read_png(file, Steps())
 
     assert header.why == why
     assert header.stored == Size(40, 30)
@@ -101,14 +101,14 @@ def test_reasons(file, why):
 def test_a_long_text_asks_for_its_length():
     file = with_chunk(b"tEXt", b"Comment\x00" + bytes(70_000))
     with pytest.raises(ShortHeaderError) as caught:
-        read_png(file[:1024])
+        read_png(file[:1024], Steps())
     assert caught.value.needed_bytes == AFTER_IHDR + 12 + 70_008
 
 
 def test_text_that_inflates_without_bound_is_refused():
     bomb = b"Raw profile type exif\x00\x00" + zlib.compress(bytes(5_000_000))
     with pytest.raises(BrokenHeaderError, match="text chunks"):
-        read_png(with_chunk(b"zTXt", bomb))
+        read_png(with_chunk(b"zTXt", bomb), Steps())
 
 
 def ihdr(*, depth: int = 8, colour: int = 2, filtering: int = 0) -> bytes:
@@ -131,4 +131,4 @@ def ihdr(*, depth: int = 8, colour: int = 2, filtering: int = 0) -> bytes:
 )
 def test_a_broken_header_says_what_is_wrong(file, says):
     with pytest.raises(BrokenHeaderError, match=says):
-        read_png(file)
+        read_png(file, Steps())

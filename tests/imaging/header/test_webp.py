@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import Why
-from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError
+from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError, Steps
 from gateway.imaging.header.webp import end_of_picture, read_webp
 from tests.support.pictures import encoded, picture
 
@@ -34,7 +34,7 @@ XMP = b'<x tiff:Orientation="8"/>'
     ],
 )
 def test_header(file, is_lossy, orientation, frames, why):
-    header = read_webp(file)
+    header = read_webp(file, Steps())
 
     assert header.stored == Size(40, 30)
     assert (header.is_lossy, header.orientation, header.frames) == (is_lossy, orientation, frames)
@@ -45,18 +45,20 @@ def test_metadata_whose_flag_is_not_set_does_not_count():
     file = bytearray(webp(orientation=6, xmp=XMP))
     file[20] &= ~0x08
 
-    assert read_webp(bytes(file)).orientation == 8
+    assert read_webp(bytes(file), Steps()).orientation == 8
 
 
 def test_metadata_behind_the_pixels_asks_for_the_whole_container():
     file = encoded(picture(400, 300), "WEBP", orientation=6)
     with pytest.raises(ShortHeaderError) as caught:
-        read_webp(file[:1024])
+        read_webp(file[:1024], Steps())
     assert 1024 < caught.value.needed_bytes <= len(file)
 
 
 def test_pixels_need_not_be_at_hand_without_metadata():
-    assert read_webp(encoded(picture(400, 300, mode="RGBA"), "WEBP", lossless=True)[:1024]).stored == Size(400, 300)
+    assert read_webp(encoded(picture(400, 300, mode="RGBA"), "WEBP", lossless=True)[:1024], Steps()).stored == Size(
+        400, 300
+    )
 
 
 def test_the_container_ends_where_its_header_says():
@@ -77,4 +79,4 @@ def test_the_container_ends_where_its_header_says():
 )
 def test_a_broken_header_says_what_is_wrong(file, says):
     with pytest.raises(BrokenHeaderError, match=says):
-        read_webp(file)
+        read_webp(file, Steps())
