@@ -1,6 +1,10 @@
+import base64
 import json
+import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import Span
@@ -109,3 +113,64 @@ def test_a_url_that_is_no_text_is_refused_as_json():
     with pytest.raises(GatewayError) as refused:
         read(b'"data:image/png;base64, \xff"')
     assert refused.value.code is Code.INVALID_JSON
+
+
+@given(
+    st.binary(min_size=1, max_size=60), st.sampled_from(["\\/", "/", "\\u002f"]), st.sampled_from(["", " ", "\\n", "="])
+)
+def test_however_slashes_are_spelled_the_file_is_the_same(file, slash, tail):
+    url = f"data:image/png;base64,{base64.b64encode(file).decode()}".replace("/", slash) + tail
+    _, _, data_url = read(f'"{url}"'.encode())
+    if tail != "=":
+        assert data_url.file.decode() == file
+
+
+@pytest.mark.parametrize("size", [65_530, 200_000])
+def test_escaped_slashes_are_found_wherever_pieces_are_cut(size):
+    for shift in range(8):
+        payload = "A" * shift + "/" * (4 * (size // 4) - shift)
+        _, _, data_url = read(f'"data:image/png;base64,{payload}"'.replace("/", "\\/").encode(), bytearray)
+        assert bytes(data_url.file.payload) == payload.encode()
+        assert not data_url.needs_respelling
+
+
+@pytest.mark.parametrize("escape", ["\\\\/", "\\n", "\\\\n", '\\"', "\\u0041"])
+def test_a_backslash_that_is_not_before_a_slash_is_never_dropped(escape):
+    url = f"data:image\\/png;base64,{PAYLOAD[:4]}{escape}{PAYLOAD[4:]}"
+    _, _, data_url = read(f'"{url}"'.encode())
+    decoded = json.loads(f'"{url}"').partition(",")[2]
+    assert bytes(data_url.file.payload) == decoded.replace("\n", "").encode()
+
+
+@pytest.mark.parametrize(
+    ("url", "copied_bytes"),
+    [
+        (f"data:image/png;base64,{PAYLOAD}", 0),
+        (f"data:image\\/png;base64,{PAYLOAD}", len("data:image/png;base64,") + len(PAYLOAD)),
+        (f"data:image/png;base64, {PAYLOAD}", len(PAYLOAD)),
+    ],
+    ids=["view", "escaped slashes", "blank"],
+)
+def test_copies_are_told(url, copied_bytes):
+    assert read(f'"{url}"'.encode())[2].copied_bytes == copied_bytes
+
+
+def test_escaped_slashes_cost_one_copy():
+    body = body_with(b'"data:image\\/png;base64,' + b"AB\\/D" * 500_000 + b'"')
+    (ref,) = parse_chat(body).images
+    tracemalloc.start()
+    try:
+        data_url = read_data_url(body, ref)
+        held_bytes, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < data_url.copied_bytes + 10_000
+    assert peak_bytes < 2 * data_url.copied_bytes + 200_000
+
+
+@pytest.mark.parametrize("payload", [PAYLOAD[:-1], PAYLOAD], ids=["no padding", "padded"])
+@pytest.mark.parametrize("header", ["DATA:image\\/png;base64,", "data:image\\/png;base64,"])
+def test_escaped_slashes_beside_other_spellings(payload, header):
+    _, _, data_url = read(f'"{header}{payload}"'.encode())
+    assert data_url.needs_respelling is (payload != PAYLOAD or header.startswith("DATA"))
+    assert data_url.file.decode() == FILE
