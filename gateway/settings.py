@@ -1,17 +1,31 @@
 """Every setting, its default and its check, and where its value came from.
 
-Sources, strongest first: flag, environment (`GATEWAY_SECTION__NAME`), YAML file, default. A wrong or unknown name
-anywhere is an error that names the source and the field; all mistakes are reported at once. Nothing here decides
+Sources, strongest first: flag, environment (`GATEWAY_SECTION__NAME`), secret file, YAML file, default. A wrong or
+unknown name anywhere is an error that names the source and the field; all mistakes are reported at once, and none of
+them repeats a value, which may be a secret. Nothing here decides
 about requests: app.py turns these values into the frozen policies of domain/.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Literal
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+)
 
 from gateway.domain.image import ImageFormat
 
@@ -21,6 +35,18 @@ MIB = 1 << 20
 
 class SettingsError(Exception):
     """The settings are unusable; the text lists every mistake, a line each."""
+
+
+def _printable(secret: SecretStr) -> SecretStr:
+    value = secret.get_secret_value()
+    if not value or any(not "!" <= character <= "~" for character in value):
+        raise ValueError("must be printable ASCII without blanks, and not empty")
+    return secret
+
+
+def _word(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
 
 
 class Section(BaseModel):
@@ -42,9 +68,11 @@ class ServerSettings(Section):
 
 
 class UpstreamSettings(Section):
-    """The vLLM server behind the gateway."""
+    """The vLLM server behind the gateway. `api_key` is vLLM's own `--api-key`; `api_key_file` names a file with it."""
 
     url: HttpUrl = HttpUrl("http://127.0.0.1:8000")
+    api_key: Annotated[SecretStr, AfterValidator(_printable)] | None = None
+    api_key_file: str | None = None
     connect_timeout_seconds: PositiveFloat = 5.0
     first_byte_timeout_seconds: PositiveFloat = 120.0
     gap_timeout_seconds: PositiveFloat = 120.0
@@ -53,7 +81,10 @@ class UpstreamSettings(Section):
 
 
 class RemoteSettings(Section):
-    """Images by http(s) URL. Fetching is not yet supported: whatever the policy says, such parts are refused."""
+    """Images by http(s) URL. Fetching is not yet supported: whatever the policy says, such parts are refused.
+
+    Until it is, only `policy` has an effect: `inline` makes the start say so. All others are read and do nothing.
+    """
 
     policy: Literal["refuse", "inline"] = "refuse"
     timeout_seconds: PositiveFloat = 5.0
@@ -86,7 +117,7 @@ class ResizeSettings(Section):
     """When images are made smaller."""
 
     fit: Literal["shrink", "refuse"] = "shrink"
-    preset: Literal["off", "thumbnail", "ocr", "detail"] = "off"
+    preset: Annotated[Literal["off", "thumbnail", "ocr", "detail"], BeforeValidator(_word)] = "off"
     max_tokens_per_image: PositiveInt | None = None
     max_tokens_per_request: PositiveInt | None = None
     honour_detail: bool = False
@@ -95,7 +126,7 @@ class ResizeSettings(Section):
 class HistorySettings(Section):
     """Which old images a long conversation loses."""
 
-    mode: Literal["when_needed", "always", "off"] = "when_needed"
+    mode: Annotated[Literal["when_needed", "always", "off"], BeforeValidator(_word)] = "when_needed"
     keep: PositiveInt | None = None
     grid: PositiveInt = 4
     marker: Annotated[str, Field(min_length=1, max_length=200)] = "[image removed to fit the context]"
@@ -155,28 +186,36 @@ class Loaded:
     origins: Mapping[str, str]
 
 
+def read_secret_file(path: str) -> str:
+    """The text of a mounted secret, without the line end that editors add. Raises OSError, UnicodeDecodeError."""
+    return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+
+
 def load(
     *,
     file_text: str | None = None,
     file_name: str = "",
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
+    read_secret: Callable[[str], str] = read_secret_file,
 ) -> Loaded:
-    """Merge the sources and check everything. Values of environment and flags are read as YAML scalars.
+    """Merge the sources and check everything.
 
-    Raises SettingsError that names each mistake with its source.
+    Values of environment and flags are taken as they are where a text is wanted, else read as YAML. Raises
+    SettingsError that names each mistake with its source.
     """
     problems: list[str] = []
     sources = [
         (f"file {file_name}", _flatten(_read_yaml(file_text, file_name))),
         ("environment", _from_environment(environment or {}, problems)),
-        ("flag", {name: _scalar(f"flag {name}", value, problems) for name, value in (flags or {}).items()}),
+        ("flag", _from_flags(flags or {}, problems)),
     ]
     merged: dict[str, object] = {}
     origins: dict[str, str] = {}
     for source, values in sources:
         merged |= values
         origins |= dict.fromkeys(values, source)
+    _take_secret(merged, origins, read_secret, problems)
     try:
         settings = Settings.model_validate(_nest(merged, problems, origins))
     except ValidationError as error:
@@ -192,7 +231,9 @@ def _read_yaml(text: str | None, name: str) -> Mapping[str, object]:
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"file {name}: not YAML: {error}") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else ""
+        raise SettingsError(f"file {name}: not YAML{where}") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -212,20 +253,61 @@ def _flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, object]:
-    # Kubernetes puts GATEWAY_PORT and the like into pods beside a Service called gateway; ours always hold "__".
-    names = sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and "__" in name)
-    return {
-        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."): _scalar(name, environment[name], problems)
-        for name in names
-    }
+    found: dict[str, object] = {}
+    for variable in sorted(environment):
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        # Kubernetes puts GATEWAY_PORT and the like into pods beside a Service called gateway: they are no settings.
+        if variable.startswith(ENVIRONMENT_PREFIX) and ("__" in variable or name in Settings.model_fields):
+            found[name] = _value(name, variable, environment[variable], problems)
+    return _flatten(found)
 
 
-def _scalar(name: str, text: str, problems: list[str]) -> object:
+def _from_flags(flags: Mapping[str, str], problems: list[str]) -> dict[str, object]:
+    return _flatten({name: _value(name, f"flag {name}", text, problems) for name, text in flags.items()})
+
+
+def _value(name: str, source: str, text: str, problems: list[str]) -> object:
+    if _is_text(_annotation(name)):
+        return text
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
-        problems.append(f"{name}: {text!r} is not a YAML value; quote it")
+        problems.append(f"{source}: its value is not YAML; quote it")
         return None
+
+
+def _annotation(name: str) -> Any:
+    """The type of a setting by its dotted name; None where there is no such setting."""
+    node: Any = Settings
+    for part in name.split("."):
+        fields = node.model_fields if isinstance(node, type) and issubclass(node, Section) else {}
+        node = fields[part].annotation if part in fields else None
+    return node
+
+
+def _is_text(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType):
+        return any(_is_text(choice) for choice in get_args(annotation))
+    if origin is Annotated:
+        return _is_text(get_args(annotation)[0])
+    if origin is Literal:
+        return isinstance(get_args(annotation)[0], str)
+    return annotation in (str, HttpUrl, SecretStr)
+
+
+def _take_secret(
+    merged: dict[str, object], origins: dict[str, str], read_secret: Callable[[str], str], problems: list[str]
+) -> None:
+    """The key that `upstream.api_key_file` names stands above one in the YAML file, below environment and flags."""
+    key, path = "upstream.api_key", merged.get("upstream.api_key_file")
+    if not isinstance(path, str) or origins.get(key) in {"environment", "flag"}:
+        return
+    try:
+        merged[key] = read_secret(path)
+        origins[key] = f"secret file {path}"
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{key}_file ({origins[f'{key}_file']}): {path}: {getattr(error, 'strerror', 'is not UTF-8')}")
 
 
 def _nest(flat: Mapping[str, object], problems: list[str], origins: Mapping[str, str]) -> dict[str, object]:

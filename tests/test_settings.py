@@ -50,7 +50,8 @@ def test_every_mistake_is_named_with_its_source_at_once():
 
 
 def test_a_file_that_is_not_yaml_says_so():
-    assert mistakes(file_text="a: [", file_name="g.yaml")[0].startswith("file g.yaml: not YAML")
+    assert mistakes(file_text="a: [", file_name="g.yaml")[0].startswith("file g.yaml: not YAML at line 1: ")
+    assert mistakes(file_text="\x00", file_name="g.yaml") == ["file g.yaml: not YAML"]
 
 
 def test_a_file_that_is_a_list_says_what_it_must_be():
@@ -62,12 +63,98 @@ def test_an_empty_file_is_no_mistake():
 
 
 def test_an_environment_value_that_is_not_yaml_says_how_to_write_it():
-    lines = mistakes(environment={"GATEWAY_HISTORY__MARKER": "[cut"})
-    assert "GATEWAY_HISTORY__MARKER: '[cut' is not a YAML value; quote it" in lines
+    lines = mistakes(environment={"GATEWAY_IMAGES__FORMATS": "[png"})
+    assert "GATEWAY_IMAGES__FORMATS: its value is not YAML; quote it" in lines
 
 
 def test_variables_that_kubernetes_sets_for_a_service_called_gateway_are_not_settings():
     assert load(environment={"GATEWAY_PORT": "tcp://10.0.0.1:80", "GATEWAY_SERVICE_HOST": "10.0.0.1"}).origins == {}
+
+
+def test_every_name_can_be_set_in_the_environment_those_without_a_section_too():
+    loaded = load(environment={"GATEWAY_MODELS": "[{name: m}]", "GATEWAY_QUEUE": "{requests: 3}"})
+    assert [model.name for model in loaded.settings.models] == ["m"]
+    assert loaded.settings.queue.requests == 3
+    assert loaded.origins == {"models": "environment", "queue.requests": "environment"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("server.host", "::"),
+        ("server.host", "1"),
+        ("history.marker", "[image removed]"),
+        ("history.marker", "no: images"),
+        ("history.marker", "null"),
+        ("history.mode", "off"),
+        ("resize.preset", "off"),
+        ("upstream.api_key_file", "/run/secrets/1"),
+    ],
+)
+def test_a_text_is_taken_as_it_stands(name, text):
+    variable = "GATEWAY_" + name.upper().replace(".", "__")
+    for sources in ({"flags": {name: text}}, {"environment": {variable: text}}):
+        settings = load(**sources, read_secret=lambda path: "k").settings
+        section, field = name.split(".")
+        assert getattr(getattr(settings, section), field) == text
+
+
+def test_all_else_is_read_as_yaml():
+    flags = {"server.overload_status": "null", "log.requests": "no", "images.formats": "[png]", "server.port": "81"}
+    settings = load(flags=flags).settings
+    assert (settings.server.overload_status, settings.log.requests, settings.server.port) == (None, False, 81)
+    assert settings.images.formats == {"png"}
+
+
+@pytest.mark.parametrize("name", ["nonsense", "server.nonsense", "server.port.deeper", "models.0.name"])
+def test_a_name_that_does_not_exist_is_told_whatever_its_value(name):
+    assert any(line.startswith(name) or name.startswith(line.split(" ")[0]) for line in mistakes(flags={name: "1"}))
+
+
+def test_a_bare_off_in_the_file_is_a_word():
+    settings = load(file_text="history: {mode: off}\nresize: {preset: off}").settings
+    assert (settings.history.mode, settings.resize.preset) == ("off", "off")
+
+
+class TestApiKey:
+    @staticmethod
+    def key_of(**sources):
+        loaded = load(**sources)
+        key = loaded.settings.upstream.api_key
+        assert key is None or key.get_secret_value() not in f"{loaded.settings!r} {loaded.settings}"
+        return key and key.get_secret_value(), loaded.origins.get("upstream.api_key")
+
+    def test_none_by_default(self):
+        assert self.key_of() == (None, None)
+
+    def test_flag_environment_secret_file_file(self, tmp_path):
+        secret = tmp_path / "key"
+        secret.write_text("from-secret\n")
+        yaml = {"file_text": "upstream: {api_key: from-yaml}", "file_name": "g.yaml"}
+        environment = {"GATEWAY_UPSTREAM__API_KEY_FILE": str(secret)}
+        assert self.key_of(**yaml) == ("from-yaml", "file g.yaml")
+        assert self.key_of(**yaml, environment=environment) == ("from-secret", f"secret file {secret}")
+        environment["GATEWAY_UPSTREAM__API_KEY"] = "123"
+        assert self.key_of(**yaml, environment=environment) == ("123", "environment")
+        flags = {"upstream.api_key": "from-flag"}
+        assert self.key_of(**yaml, environment=environment, flags=flags) == ("from-flag", "flag")
+
+    def test_a_secret_file_that_cannot_be_read_is_named(self, tmp_path):
+        missing, binary = tmp_path / "missing", tmp_path / "binary"
+        binary.write_bytes(b"\xff")
+        told = "upstream.api_key_file (flag): {}: {}".format
+        assert mistakes(flags={"upstream.api_key_file": str(missing)}) == [told(missing, "No such file or directory")]
+        assert mistakes(flags={"upstream.api_key_file": str(binary)}) == [told(binary, "is not UTF-8")]
+
+    @pytest.mark.parametrize("key", ["", "sec ret", "sec\nret", "s\u00e9cret"])
+    def test_no_mistake_repeats_the_key(self, key):
+        (line,) = mistakes(flags={"upstream.api_key": key})
+        assert line.startswith("upstream.api_key (flag): Value error, must be printable ASCII")
+        assert "ret" not in line.removeprefix("upstream.api_key (flag): Value error, must be printable ASCII")
+
+    def test_nor_does_a_mistake_beside_it(self):
+        assert "hidden" not in mistakes(file_text="upstream: {api_key: hidden}\nx: [", file_name="g.yaml")[0]
+        assert "hidden" not in "".join(mistakes(environment={"GATEWAY_UPSTREAM__APIKEY": "[hidden"}))
 
 
 def test_a_section_given_as_a_plain_value_is_named():
