@@ -7,10 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.cli.check.findings import find
+from gateway.domain.cost import EngineLimits
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.ledger.host_memory import GIB
-from gateway.settings import Settings
+from gateway.models.served import ModelTable
+from gateway.policies import models_of
+from gateway.settings import Settings, load
 from gateway.upstream.state import UpstreamModel, UpstreamState
 from tests.support.processes import free_port
 
@@ -58,6 +62,12 @@ def test_every_setting_is_listed_with_its_value_and_its_source(tmp_path):
     assert "(automatic)" in result.stdout
 
 
+def test_a_secret_is_never_shown():
+    said, result = found(GATEWAY_UPSTREAM__API_KEY="tell-nobody")
+    assert said["settings"]["upstream.api_key"] == {"value": "**********", "origin": "environment"}
+    assert "tell-nobody" not in result.output
+
+
 def test_the_limits_that_follow_say_what_bound_them():
     said, result = found()
     assert said["memory"] == {
@@ -67,8 +77,8 @@ def test_the_limits_that_follow_say_what_bound_them():
         "cache_bytes": GIB // 20,
     }
     assert said["max_body_bytes"] == 32 << 20
-    assert said["max_pixels"]["png"] == {"pixels": 50_000_000, "bound_by": "images.max_pixels"}
-    assert said["max_pixels"]["webp"] == {"pixels": int(GIB / 4 / 17.5), "bound_by": "budget.decode_bytes"}
+    assert said["max_pixels"]["jpeg"] == {"pixels": 24_766_098, "bound_by": "budget.decode_bytes"}
+    assert said["max_pixels"]["webp"] == {"pixels": 6_754_390, "bound_by": "budget.decode_bytes"}
     assert "progressive jpeg" in result.stdout
 
 
@@ -92,6 +102,8 @@ def test_what_the_upstream_tells(upstream):
                 "family_source": "name",
                 "is_text_exact": False,
                 "max_image_tokens": 16_384,
+                "kv_groups": 1,
+                "kv_groups_source": "family",
             }
         ],
     }
@@ -103,11 +115,31 @@ def test_what_is_not_known_is_said_with_what_it_means(upstream):
     said, result = found("--upstream", upstream, "--set", "models=[{name: other}]")
     unknown = "\n".join(said["unknown"])
     assert "Encoder tokens: vLLM tells no number; not enforced until a 400 of its names it" in unknown
-    assert "KV groups: their layout is not told" in unknown
+    assert "other: unknown layout of KV groups" in unknown
+    assert "Qwen/Qwen2.5-VL-7B-Instruct: unknown layout" not in unknown
+    assert "unknown layout" in result.stdout
     assert "other: its context length is not known; not enforced." in unknown
     assert "other: its family is assumed to be qwen2_5_vl; its prices may queue, but never refuse." in unknown
     assert "KV blocks:" not in unknown
     assert "other (not listed by the upstream)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("family", "folder_groups", "told"),
+    [
+        ("qwen3_vl", None, (1, "family")),
+        ("qwen3_5", None, (None, "unknown")),
+        ("qwen3_5", 4, (4, "folder")),
+        ("qwen2_vl", 1, (1, "folder")),
+    ],
+)
+def test_kv_groups_are_known_from_the_folder_or_the_family(monkeypatch, family, folder_groups, told):
+    monkeypatch.setattr(ModelTable, "limits", lambda *_: EngineLimits(kv_groups=folder_groups))
+    loaded = load(flags={"models": f"[{{name: m, family: {family}}}]", "budget.kv_blocks": "100"})
+    findings = find(loaded, models_of(loaded.settings), UpstreamState(), GIB)
+    (model,) = findings.models
+    assert (model.kv_groups, model.kv_groups_source) == told
+    assert any("unknown layout" in sentence for sentence in findings.unknown) is (told[0] is None)
 
 
 def test_what_the_operator_states_is_no_longer_unknown(upstream):
@@ -116,7 +148,6 @@ def test_what_the_operator_states_is_no_longer_unknown(upstream):
     assert said["upstream"]["kv_blocks"] == 100
     assert [sentence.partition(":")[0] for sentence in said["unknown"]] == [
         "Preprocessing",
-        "KV groups",
         "Qwen/Qwen2.5-VL-7B-Instruct",
     ]
 

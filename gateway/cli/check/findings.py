@@ -12,6 +12,9 @@ from gateway.upstream.state import UpstreamState
 
 LOOK_SECONDS = 5.0
 
+_FULL_ATTENTION_FAMILIES = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
+"""Every layer of their language models is of one kind, so their KV cache has one group. Qwen 3.5 mixes two kinds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effective:
@@ -24,7 +27,7 @@ class Effective:
 
 @dataclass(frozen=True, slots=True)
 class ModelFound:
-    """One model that clients may name."""
+    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout."""
 
     name: str
     is_served: bool
@@ -33,6 +36,8 @@ class ModelFound:
     family_source: str
     is_text_exact: bool
     max_image_tokens: int
+    kv_groups: int | None
+    kv_groups_source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,9 @@ def find(loaded: Loaded, models: Sequence[ServedModel], state: UpstreamState, me
         describe_engine(engine, state.report, settings.budget.kv_blocks)
     table = ModelTable(models, engine)
     table.listed({model.id: model.max_model_len for model in state.models})
-    found = [_describe(table.served(name), {model.id for model in state.models}) for name in table.names]
+    served_names = {model.id for model in state.models}
+    served = [table.served(name) for name in table.names]
+    found = [_describe(model, served_names, table.limits(model).kv_groups) for model in served]
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
         budgets=budgets,
@@ -95,7 +102,8 @@ def find(loaded: Loaded, models: Sequence[ServedModel], state: UpstreamState, me
     )
 
 
-def _describe(model: ServedModel, served_names: set[str]) -> ModelFound:
+def _describe(model: ServedModel, served_names: set[str], folder_groups: int | None) -> ModelFound:
+    kv_groups, kv_groups_source = _kv_groups(model, folder_groups)
     return ModelFound(
         name=model.name,
         is_served=model.name in served_names,
@@ -104,7 +112,18 @@ def _describe(model: ServedModel, served_names: set[str]) -> ModelFound:
         family_source=model.family_source.value,
         is_text_exact=model.exact_text is not None,
         max_image_tokens=model.family.max_image_tokens,
+        kv_groups=kv_groups,
+        kv_groups_source=kv_groups_source,
     )
+
+
+def _kv_groups(model: ServedModel, folder_groups: int | None) -> tuple[int | None, str]:
+    """How many groups of layers need KV blocks of their own, and what says so."""
+    if folder_groups is not None:
+        return folder_groups, "folder"
+    if not model.is_assumed and model.family.name in _FULL_ATTENTION_FAMILIES:
+        return 1, "family"
+    return None, "unknown"
 
 
 def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effective]:
@@ -136,12 +155,15 @@ def _unknown(settings: Settings, engine: Engine, models: Sequence[ModelFound]) -
     if settings.budget.sequences is None:
         yield "Sequences: vLLM does not tell max_num_seqs; 128 at the start, then learned (budget.sequences)."
     yield "Preprocessing: 20 MP/s at the start, then learned from first events."
-    if engine.kv_blocks is not None:
-        yield "KV groups: their layout is not told; a request is charged as for one group of full attention."
     if not models:
         yield "Models: none is configured and none was listed; prices are of an assumed family and refuse nothing."
     for model in models:
         yield from _unknown_of(model)
+        if engine.kv_blocks is not None and model.kv_groups is None:
+            yield (
+                f"{model.name}: unknown layout of KV groups, and its layers may be of several kinds; a request is "
+                "charged as for one group of full attention. Set its folder (models[].folder)."
+            )
 
 
 def _unknown_of(model: ModelFound) -> Iterator[str]:

@@ -81,13 +81,15 @@ def _print_upstream(console: Console, findings: Findings) -> None:
 
 
 def _models_table(findings: Findings) -> Table:
-    table = _table("Models", "name", "context", "family", "found by", "text", "tokens of the largest image")
+    columns = ("name", "context", "family", "found by", "KV groups", "text", "tokens of the largest image")
+    table = _table("Models", *columns)
     for model in findings.models:
         table.add_row(
             Text(model.name if model.is_served else f"{model.name} (not listed by the upstream)"),
             "unknown" if model.max_model_len is None else f"{model.max_model_len:,}",
             model.family,
             model.family_source,
+            "unknown layout" if model.kv_groups is None else f"{model.kv_groups} (by {model.kv_groups_source})",
             "exact" if model.is_text_exact else "estimated",
             f"{model.max_image_tokens:,}",
         )
