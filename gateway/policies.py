@@ -4,14 +4,13 @@ Used by every command that decides as the gateway does: serve, check and estimat
 objects.
 """
 
-import math
 from dataclasses import dataclass
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.resize import Fit, Preset, ResizePolicy
 from gateway.domain.trim import TrimMode, TrimPolicy
-from gateway.imaging.limits import ImageLimits, bytes_per_pixel
+from gateway.imaging.limits import ImageLimits, bytes_for_pixels
 from gateway.imaging.pillow import DECODABLE
 from gateway.ledger.host_memory import quarter_share
 from gateway.models.configure import ModelSettingsError, configured_model
@@ -172,7 +171,7 @@ def limits_that_do_not_fit(settings: Settings) -> list[str]:
 
 def _sentence(limits: list[PixelLimit], decode_bytes: int) -> str:
     least = min(limits, key=lambda limit: limit.pixels)
-    needed_bytes = math.ceil(least.set_pixels * bytes_per_pixel(least.format, is_progressive=least.is_progressive))
+    needed_bytes = bytes_for_pixels(least.set_pixels, least.format, is_progressive=least.is_progressive)
     formats = ", ".join(limit.name for limit in limits)
     return (
         f"{least.setting} is {least.set_pixels}, but {DECODE_BYTES} = {decode_bytes} can decode at most "

@@ -60,8 +60,9 @@ def test_with_much_memory_the_settings_bind():
 
 def test_with_little_memory_the_decode_budget_binds_the_hungry_formats():
     limits = limits_by_name(settings_of(), GIB)
-    assert (limits["webp"].bound_by, limits["webp"].pixels) == ("budget.decode_bytes", int(GIB / 4 / 17.5))
-    assert limits["png"].bound_by == "images.max_pixels"
+    assert (limits["webp"].bound_by, limits["webp"].pixels) == ("budget.decode_bytes", int((GIB / 4 - 8 * MIB) / 38.5))
+    at_eight = limits_by_name(settings_of(), 8 * GIB)
+    assert {limit.bound_by for limit in at_eight.values()} == {"images.max_pixels", "images.max_jpeg_pixels"}
 
 
 def test_one_limit_for_all_formats_holds_for_jpeg_too():
@@ -79,9 +80,9 @@ def test_one_limit_for_all_formats_holds_for_jpeg_too():
         "images: {max_pixels: 900000000}",
         "images: {max_pixels: 900000000, max_jpeg_pixels: 900000000}",
         "budget: {decode_bytes: 1000000}",
-        f"images: {{max_pixels: 10000000}}\nbudget: {{decode_bytes: {256 * MIB}}}",
-        f"images: {{max_pixels: 50000000, formats: [png]}}\nbudget: {{decode_bytes: {256 * MIB}}}",
-        f"images: {{max_pixels: 50000000, formats: [png, heic]}}\nbudget: {{decode_bytes: {256 * MIB}}}",
+        f"images: {{max_pixels: 6000000}}\nbudget: {{decode_bytes: {256 * MIB}}}",
+        f"images: {{max_pixels: 50000000, formats: [png]}}\nbudget: {{decode_bytes: {1600 * MIB}}}",
+        f"images: {{max_pixels: 50000000, formats: [png, heic]}}\nbudget: {{decode_bytes: {1600 * MIB}}}",
     ],
 )
 def test_limits_left_to_the_gateway_give_way_in_silence(harmless):
@@ -89,16 +90,16 @@ def test_limits_left_to_the_gateway_give_way_in_silence(harmless):
 
 
 def test_two_settings_that_contradict_each_other_are_both_named_with_what_would_fit():
-    text = f"images: {{max_pixels: 50000000, formats: [png, webp, tiff]}}\nbudget: {{decode_bytes: {256 * MIB}}}"
+    text = f"images: {{max_pixels: 50000000, formats: [png, webp, tiff]}}\nbudget: {{decode_bytes: {1600 * MIB}}}"
     [sentence] = limits_that_do_not_fit(settings_of(text))
     assert sentence == (
-        "images.max_pixels is 50000000, but budget.decode_bytes = 268435456 can decode at most 15339168 pixels of webp "
-        "(too little for: tiff, webp). Set images.max_pixels to 15339168 or less, budget.decode_bytes to 875000000 or "
-        "more, or leave those formats out of images.formats."
+        "images.max_pixels is 50000000, but budget.decode_bytes = 1677721600 can decode at most 43359298 pixels of "
+        "webp (too little for: tiff, webp). Set images.max_pixels to 43359298 or less, budget.decode_bytes to 1933388608 "
+        "or more, or leave those formats out of images.formats."
     )
     for remedy in (
-        text.replace("50000000", "15339168"),
-        text.replace(str(256 * MIB), "875000000"),
+        text.replace("50000000", "43359298"),
+        text.replace(str(1600 * MIB), "1933388608"),
         text.replace(", webp, tiff", ""),
     ):
         assert limits_that_do_not_fit(settings_of(remedy)) == []

@@ -18,7 +18,7 @@ from gateway.imaging.header.jpeg import read_jpeg
 from gateway.imaging.header.opened import read_opened
 from gateway.imaging.header.png import SIGNATURE, read_png
 from gateway.imaging.header.webp import read_webp
-from gateway.imaging.limits import ImageLimits
+from gateway.imaging.limits import ImageLimits, worst_job_bytes
 from gateway.imaging.pillow import DECODABLE
 from gateway.wire.encoded_file import EncodedFile
 
@@ -205,25 +205,43 @@ def _tail(file: EncodedFile) -> bytes:
 
 def _judged(header: Header, file: EncodedFile, limits: ImageLimits) -> ImageInfo:
     _check_size(header, limits)
-    return _describe(header, file.file_bytes)
+    info = _describe(header, file.file_bytes)
+    _check_memory(info, limits)
+    return info
 
 
 def _check_size(header: Header, limits: ImageLimits) -> None:
     size = header.stored
     if not size.pixels:
         raise GatewayError(Code.INVALID_IMAGE_DIMENSIONS, f"The image is {size} pixels; no side may be zero.")
-    most = limits.pixel_limit(header.format, is_progressive=header.is_progressive)
+    most = limits.pixel_setting(header.format, is_progressive=header.is_progressive)
     if size.pixels > most:
-        kind = "progressive jpeg" if header.is_progressive else str(header.format)
         raise GatewayError(
             Code.IMAGE_TOO_LARGE,
-            f"The image is {size} = {size.pixels} pixels; at most {most} are allowed for {kind}. Scale it down.",
+            f"The image is {size} = {size.pixels} pixels; at most {most} are allowed for {_kind(header)}. "
+            "Scale it down.",
         )
     if size.aspect_ratio > limits.max_aspect_ratio:
         raise GatewayError(
             Code.INVALID_IMAGE_DIMENSIONS,
             f"The image is {size}: its sides differ {size.aspect_ratio:.0f} times; "
             f"at most {limits.max_aspect_ratio:g} times is allowed. Crop or split it.",
+        )
+
+
+def _kind(image: Header | ImageInfo) -> str:
+    return "progressive jpeg" if image.is_progressive else str(image.format)
+
+
+def _check_memory(info: ImageInfo, limits: ImageLimits) -> None:
+    needed_bytes = worst_job_bytes(info)
+    if needed_bytes > limits.decode_bytes:
+        most = limits.pixel_limit(info.format, is_progressive=info.is_progressive)
+        raise GatewayError(
+            Code.IMAGE_TOO_LARGE,
+            f"The image is {info.stored} = {info.stored.pixels} pixels of {_kind(info)}: decoding it may take "
+            f"{needed_bytes} bytes, and this gateway has {limits.decode_bytes} for that (budget.decode_bytes), enough "
+            f"for about {most} pixels. Scale it down, or send it as JPEG.",
         )
 
 

@@ -77,8 +77,8 @@ def test_the_limits_that_follow_say_what_bound_them():
         "cache_bytes": GIB // 20,
     }
     assert said["max_body_bytes"] == 32 << 20
-    assert said["max_pixels"]["jpeg"] == {"pixels": 24_766_098, "bound_by": "budget.decode_bytes"}
-    assert said["max_pixels"]["webp"] == {"pixels": 6_754_390, "bound_by": "budget.decode_bytes"}
+    assert said["max_pixels"]["jpeg"] == {"pixels": 24_766_366, "bound_by": "budget.decode_bytes"}
+    assert said["max_pixels"]["webp"] == {"pixels": 6_754_463, "bound_by": "budget.decode_bytes"}
     assert "progressive jpeg" in result.stdout
 
 

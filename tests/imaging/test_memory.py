@@ -13,6 +13,7 @@ import pytest
 from tests.support.pictures import encoded, picture
 
 DATA = Path(__file__).parents[1] / "data" / "hard_inputs"
+LOSSLESS = {"lossless": True, "quality": 0, "method": 0}
 MEASURE = """
 import re, sys
 from pathlib import Path
@@ -81,12 +82,25 @@ def test_a_profile_that_inflates_is_refused_in_little_memory(tmp_path):
     [
         ("JPEG", {"progressive": True, "subsampling": "4:4:4"}, ()),
         ("JPEG", {}, (504, 364)),
+        ("JPEG", {"orientation": 6}, ()),
+        ("JPEG", {"orientation": 6}, (1199, 1599)),
         ("PNG", {"compress_level": 1}, (504, 364)),
-        ("WEBP", {"lossless": True, "quality": 0, "method": 0}, ()),
+        ("PNG", {"mode": "RGBA"}, ()),
+        ("PNG", {"mode": "RGBA", "orientation": 6}, (1199, 1599)),
+        ("PNG", {"mode": "I;16"}, (1599, 1199)),
+        ("GIF", {"mode": "P"}, ()),
+        ("TIFF", {"mode": "RGBA", "orientation": 5}, ()),
+        ("AVIF", {"mode": "RGBA", "speed": 10}, ()),
+        ("WEBP", {**LOSSLESS, "mode": "RGBA"}, ()),
+        ("WEBP", {**LOSSLESS, "orientation": 6}, (1199, 1599)),
+        ("WEBP", LOSSLESS, (1599, 1199)),
+        ("WEBP", LOSSLESS, ()),
     ],
 )
 def test_a_decode_takes_no_more_than_it_is_charged(tmp_path, file_format, options, sides):
-    code, peak, charged = measured(tmp_path, encoded(picture(1600, 1200), file_format, **options), *sides)
+    options = {**options}
+    drawn = picture(1600, 1200, mode=options.pop("mode", "RGB"))
+    code, peak, charged = measured(tmp_path, encoded(drawn, file_format, **options), *sides)
 
     assert code == "shown"
     assert peak <= charged

@@ -14,7 +14,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
 from gateway.imaging.decode import verify
-from gateway.imaging.limits import ACCEPTED_FORMATS, ImageLimits
+from gateway.imaging.limits import ACCEPTED_FORMATS, ImageLimits, worst_job_bytes
 from gateway.imaging.probe import probe, recognise
 from gateway.wire.encoded_file import EncodedFile
 from tests.support.pictures import encoded, picture
@@ -215,6 +215,26 @@ def test_only_jpeg_that_decodes_at_a_reduced_scale_may_be_larger():
     progressive = refusal(encoded(picture(64, 64), "JPEG", progressive=True), limits)
     assert progressive.code is Code.IMAGE_TOO_LARGE
     assert "progressive jpeg" in progressive.message
+
+
+def test_what_could_exceed_the_whole_decode_budget_is_refused_with_the_numbers():
+    """A picture with alpha is encoded anew: the lossless encoder takes several times the bytes of decoding it."""
+    file = encoded(picture(400, 300, mode="RGBA"))
+    needed = worst_job_bytes(probed(file))
+
+    assert probed(file, ImageLimits(decode_bytes=needed)).size == Size(400, 300)
+    error = refusal(file, ImageLimits(decode_bytes=needed - 1))
+    assert error.code is Code.IMAGE_TOO_LARGE
+    assert f"may take {needed} bytes, and this gateway has {needed - 1} for that" in error.message
+    assert "400x300 = 120000 pixels of png" in error.message
+
+
+def test_a_lossy_picture_may_be_larger_than_a_lossless_one_of_its_format():
+    lossy, lossless = (encoded(picture(400, 300), "WEBP", lossless=flag) for flag in (False, True))
+    limits = ImageLimits(decode_bytes=6_000_000)
+
+    assert probed(lossy, limits).size == Size(400, 300)
+    assert refusal(lossless, limits).code is Code.IMAGE_TOO_LARGE
 
 
 def test_a_long_strip_is_refused_and_the_limit_itself_passes():
