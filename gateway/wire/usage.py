@@ -8,21 +8,10 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one answer.
-
-    `cached_tokens` and `image_tokens` (without start and end markers) are None unless vLLM runs with
-    `--enable-prompt-tokens-details`.
-    """
+    """Tokens of one answer."""
 
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int | None = None
-    image_tokens: int | None = None
-
-
-class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    multimodal_tokens: dict[str, int] | None = None
 
 
 class WireUsage(msgspec.Struct, gc=False):
@@ -30,17 +19,9 @@ class WireUsage(msgspec.Struct, gc=False):
 
     prompt_tokens: int
     completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
 
     def as_usage(self) -> Usage:
-        details = self.prompt_tokens_details or _Details()
-        media = details.multimodal_tokens
-        return Usage(
-            self.prompt_tokens,
-            self.completion_tokens or 0,
-            details.cached_tokens,
-            None if media is None else media.get("image", 0),
-        )
+        return Usage(self.prompt_tokens, self.completion_tokens or 0)
 
 
 class _Answer(msgspec.Struct, gc=False):

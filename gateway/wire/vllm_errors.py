@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import msgspec
 
 _IMAGE_LIMIT = re.compile(
-    r"At most ([1-9][0-9]{0,5}) image\(s\) may be provided in one prompt\.(?: \(parameter=image\))?"
+    r"At most ([1-9][0-9]{0,5}) image\(s\) may be provided in one (?:prompt|request)\.(?: \(parameter=image\))?"
 )
 _ENCODER_CACHE = re.compile(
-    r"The (?:decoder|encoder) prompt contains a\(n\) (?:image|video|audio) item with [0-9]{1,9} embedding tokens, "
-    r"which exceeds the pre-allocated encoder cache size ([1-9][0-9]{0,8})\. Please reduce the input size or increase "
-    r"the encoder cache size by setting --limit-mm-per-prompt at startup\."
+    r"The (?:decoder|encoder) prompt contains a\(n\) (?:image|video|audio) item "
+    r"with (?:[0-9]{1,9} embedding tokens|length [0-9]{1,9}), "
+    r"which exceeds the pre-allocated encoder cache size ([1-9][0-9]{0,8})\. "
+    r"Please reduce the input size or increase the encoder cache size by setting --limit-mm-per-prompt at startup\."
 )
 
 

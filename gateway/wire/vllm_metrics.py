@@ -23,9 +23,9 @@ _WANTED = frozenset(_RUNNING + _WAITING + _KV_USAGE + _PREEMPTIONS + _CONFIG)
 class EngineReport:
     """All engines of one server together; None where a name is missing.
 
-    `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` and
-    `kv_cache_size_tokens` summed, `smallest_engine_blocks` those of the engine that has the fewest, `block_size` in
-    tokens, `engines` that reported. A server without a KV cache (pooling models) has no blocks.
+    `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` summed,
+    `smallest_engine_blocks` those of the engine that has the fewest, `block_size` in tokens, `engines` that reported.
+    A server without a KV cache (pooling models) has no blocks.
     """
 
     running: int | None = None
@@ -35,7 +35,6 @@ class EngineReport:
     num_gpu_blocks: int | None = None
     smallest_engine_blocks: int | None = None
     block_size: int | None = None
-    kv_cache_size_tokens: int | None = None
     enable_prefix_caching: bool | None = None
     engines: int = 0
 
@@ -55,7 +54,6 @@ def parse_metrics(text: str) -> EngineReport:
         num_gpu_blocks=_total(known_blocks),
         smallest_engine_blocks=min(known_blocks, default=None),
         block_size=_number(labels[0].get("block_size")) if labels else None,
-        kv_cache_size_tokens=_total(_number(item.get("kv_cache_size_tokens")) for item in labels),
         enable_prefix_caching=_flag(labels[0].get("enable_prefix_caching")) if labels else None,
         engines=len(_by_engine(samples, _RUNNING)),
     )

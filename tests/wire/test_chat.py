@@ -287,7 +287,7 @@ ANY_FIELDS = [
 
 @pytest.mark.parametrize("template", ANY_FIELDS)
 def test_no_depth_of_a_field_is_a_fault_of_the_gateway(template):
-    for depth in [*range(900, 1_101, 5), *range(970, 1_005)]:
+    for depth in range(850, 1_101):
         body = template.replace("@", "[" * depth + "]" * depth).encode()
         with contextlib.suppress(GatewayError):
             parse_chat(body)

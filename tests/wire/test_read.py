@@ -44,6 +44,15 @@ def test_rendered_bytes(value, expected):
     assert read.rendered_bytes(value) == expected
 
 
+def test_a_value_too_deep_to_be_written_is_refused():
+    value = []
+    for _ in range(5_000):
+        value = [value]
+    with pytest.raises(GatewayError) as refused:
+        read.rendered_bytes(value)
+    assert refused.value.code is Code.INVALID_JSON
+
+
 def test_json_bytes_count_what_is_there():
     assert read.json_bytes(read.ABSENT, msgspec.Raw(b"null"), msgspec.Raw(b'{"a": 1}'), msgspec.Raw(b'"nullx"')) == 15
 

@@ -14,10 +14,9 @@ def test_plain():
     assert usage_of(TAIL % b"null") == Usage(109, 4)
 
 
-def test_with_details():
+def test_details_do_not_matter():
     details = b'{"cached_tokens":64,"created_cache_tokens":0,"multimodal_tokens":{"image":50}}'
-    assert usage_of(TAIL % details) == Usage(109, 4, cached_tokens=64, image_tokens=50)
-    assert usage_of(TAIL % b'{"cached_tokens":0,"multimodal_tokens":{}}') == Usage(109, 4, 0, 0)
+    assert usage_of(TAIL % details) == Usage(109, 4)
 
 
 def test_embeddings_have_no_completion():

@@ -64,3 +64,10 @@ def test_absurd_numbers_teach_nothing(number):
 
 def test_the_parameter_is_not_always_named():
     assert learn_from_message("At most 4 image(s) may be provided in one prompt.") == LearnedLimits(image_limit=4)
+
+
+def test_releases_before_used_other_words():
+    message = "At most 4 image(s) may be provided in one request."
+    assert learn_from_message(message) == LearnedLimits(image_limit=4)
+    message = ENCODER.replace("with 2816 embedding tokens", "with length 2816")
+    assert learn_from_message(message) == LearnedLimits(encoder_cache_size=2048)

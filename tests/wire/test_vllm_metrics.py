@@ -16,7 +16,6 @@ def test_the_text_of_vllm_0_32():
         num_gpu_blocks=32768,
         smallest_engine_blocks=32768,
         block_size=128,
-        kv_cache_size_tokens=4194304,
         enable_prefix_caching=True,
         engines=1,
     )
@@ -30,7 +29,7 @@ def test_old_names():
         'vllm:num_preemptions{model_name="m"} 7.0\n'
         'vllm:cache_config_info{block_size="16",enable_prefix_caching="False",num_gpu_blocks="100"} 1.0\n'
     )
-    assert report == EngineReport(3, 2, 0.25, 7, 100, 100, 16, None, enable_prefix_caching=False, engines=1)
+    assert report == EngineReport(3, 2, 0.25, 7, 100, 100, 16, enable_prefix_caching=False, engines=1)
 
 
 def engines(*usages_and_blocks):
@@ -43,7 +42,7 @@ def engines(*usages_and_blocks):
             f'vllm:num_preemptions_total{{engine="{engine}"}} 5',
             (
                 f'vllm:cache_config_info{{engine="{engine}",num_gpu_blocks="{blocks}",block_size="16",'
-                f'kv_cache_size_tokens="{blocks}0",enable_prefix_caching="True"}} 1'
+                f'enable_prefix_caching="True"}} 1'
             ),
         ]
     return parse_metrics("\n".join(lines))
@@ -52,7 +51,7 @@ def engines(*usages_and_blocks):
 def test_several_engines_are_one_pool():
     report = engines((0.5, 300), (0.1, 100))
     assert (report.running, report.waiting, report.preemptions, report.engines) == (3, 2, 10, 2)
-    assert (report.num_gpu_blocks, report.kv_cache_size_tokens, report.block_size) == (400, 4000, 16)
+    assert (report.num_gpu_blocks, report.block_size) == (400, 16)
     assert report.kv_usage == pytest.approx(0.4)
     assert report.smallest_engine_blocks == 100
 
