@@ -1,27 +1,25 @@
-"""How much memory this process may use: the smallest of the cgroup limit, RLIMIT_AS and the machine's memory.
+"""How much memory this process may use (the smallest of its cgroups' limits, RLIMIT_AS and the machine's memory), and
+how many cores.
 
 The byte budgets are shares of it (design: a quarter each for bodies and for decoding, at most 4 GiB each).
 """
 
 import os
 import resource
-from pathlib import Path
+
+from gateway.ledger.cgroup import THIS_PROCESS, Cgroup
 
 GIB = 1 << 30
 MOST_BUDGET_BYTES = 4 * GIB
-_CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
-def memory_limit_bytes(cgroup_files: tuple[Path, ...] = _CGROUP_FILES) -> int:
-    """The binding limit in bytes; cgroup v2 says `max` and v1 a huge number where there is none."""
+def memory_limit_bytes(cgroup: Cgroup = THIS_PROCESS) -> int:
+    """The binding limit in bytes."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         limits.append(soft)
-    for file in cgroup_files:
-        text = file.read_text().strip() if file.exists() else ""
-        if text.isdecimal():
-            limits.append(int(text))
+    limits.append(cgroup.memory_bytes() or limits[0])
     return min(limits)
 
 
@@ -30,6 +28,7 @@ def quarter_share(limit_bytes: int) -> int:
     return min(limit_bytes // 4, MOST_BUDGET_BYTES)
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on, at least 1."""
-    return max(1, len(os.sched_getaffinity(0)))
+def usable_cores(cgroup: Cgroup = THIS_PROCESS) -> int:
+    """Cores that this process may run on and whose time its quota allows, at least 1."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, cgroup.cores() or cores))
