@@ -41,6 +41,7 @@ _ICON_BYTES = 9 << 20  # opening an icon decodes its largest picture
 _OUTPUT_PER_FILE = 2
 _OUTPUT_BITS_PER_PIXEL = 4
 _OUTPUT_HEADER_BYTES = 2048
+OUTPUT_BOUND = f"{_OUTPUT_PER_FILE}x-{_OUTPUT_BITS_PER_PIXEL}bpp"  # part of what names the encoder
 
 ACCEPTED_FORMATS = frozenset(
     {

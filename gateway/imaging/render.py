@@ -4,20 +4,32 @@ vLLM's caches are keyed by the image's bytes, so the same file and target always
 fixed here and named by ENCODER_ID. Colour profiles are dropped unread, because vLLM does not apply them either.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import PIL
 from PIL import Image, ImageFile, features
 
+from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, Why
 from gateway.imaging.decode import is_turned_by_decoder, load
+from gateway.imaging.limits import OUTPUT_BOUND, most_output_bytes
 from gateway.imaging.pillow import as_parse_error
 
 _WHITE = (255, 255, 255)
 _JPEG_QUALITY = 90
+_WORSE_QUALITIES = (75, 50, 25)  # for what would grow out of all proportion: noise, or very low quality before
 _WEBP_MAX_SIDE = 16_383
+_JPEG_MAX_SIDE = 65_500
+_WEBP = ("WEBP", {"lossless": True, "quality": 0, "method": 0})
+_PNG = ("PNG", {"compress_level": 1})
+_JPEGS = (
+    ("JPEG", {"quality": _JPEG_QUALITY, "subsampling": "4:4:4"}),
+    *(("JPEG", {"quality": quality, "subsampling": "4:2:0"}) for quality in _WORSE_QUALITIES),
+)
 _REDUCING_GAP = 2.0  # shrink by whole numbers first, down to twice the target
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -38,6 +50,7 @@ ENCODER_ID = "/".join(
         f"jpeg-q{_JPEG_QUALITY}-444",
         "webp-lossless-m0-q0",
         "png-l1",
+        f"most-{OUTPUT_BOUND}",
         "bicubic-gap2",
     )
 )
@@ -55,12 +68,14 @@ class Rendered:
 def render(file: bytes, info: ImageInfo, target: Size) -> Rendered:
     """Normalises and resizes in one decode. `target` is the size after orientation.
 
-    Raises GatewayError IMAGE_PARSE_ERROR.
+    Its file is at most `most_output_bytes` long. Raises GatewayError IMAGE_PARSE_ERROR, IMAGE_TOO_LARGE.
     """
     with as_parse_error(f"The {info.format} cannot be decoded"):
         picture = _turned_to(_flattened(load(file, info, target)), info, target)
     picture.info = {}  # comments and profiles would travel along into the new file
-    encoded, media_type = _encoded(picture, is_lossy=info.is_lossy)
+    encoded, media_type = _encoded(
+        picture, is_lossy=info.is_lossy, most_bytes=most_output_bytes(info.file_bytes, target)
+    )
     return Rendered(encoded, media_type, info.why | _resize_reason(info.size, target))
 
 
@@ -108,14 +123,27 @@ def _turned_to(picture: Image.Image, info: ImageInfo, target: Size) -> Image.Ima
     return picture if transposition is None else picture.transpose(transposition)
 
 
-def _encoded(picture: Image.Image, *, is_lossy: bool) -> tuple[bytes, str]:
-    """JPEG for what was lossy; lossless WebP for the rest, PNG where a side is too long for WebP."""
-    out = BytesIO()
-    if is_lossy:
-        picture.save(out, "JPEG", quality=_JPEG_QUALITY, subsampling="4:4:4")
-        return out.getvalue(), "image/jpeg"
-    if max(picture.size) > _WEBP_MAX_SIDE:
-        picture.save(out, "PNG", compress_level=1)
-        return out.getvalue(), "image/png"
-    picture.save(out, "WEBP", lossless=True, quality=0, method=0)
-    return out.getvalue(), "image/webp"
+def _encoded(picture: Image.Image, *, is_lossy: bool, most_bytes: int) -> tuple[bytes, str]:
+    """In the first way that stays within `most_bytes`. Raises GatewayError IMAGE_TOO_LARGE where none does."""
+    for kind, options in _ways(max(picture.size), is_lossy=is_lossy):
+        out = BytesIO()
+        picture.save(out, kind, **options)
+        if out.tell() <= most_bytes:
+            return out.getvalue(), f"image/{kind.lower()}"
+    raise GatewayError(
+        Code.IMAGE_TOO_LARGE,
+        f"The image would have to be encoded anew and would then have over {most_bytes} bytes. "
+        "Send it as JPEG or lossless WebP, upright, opaque and of the size that the model sees.",
+    )
+
+
+def _ways(longest_side: int, *, is_lossy: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """JPEG for what was lossy; lossless WebP for the rest, PNG where a side is too long for WebP. Then worse JPEG.
+
+    The last one is below four bits a pixel whatever the picture is.
+    """
+    may_be_jpeg = longest_side <= _JPEG_MAX_SIDE
+    if not (is_lossy and may_be_jpeg):
+        yield _WEBP if longest_side <= _WEBP_MAX_SIDE else _PNG
+    if may_be_jpeg:
+        yield from _JPEGS

@@ -4,16 +4,20 @@ Ownership: a decode belongs to no request. It runs as a task of its own that the
 that leaves does not disturb the others. When all have left before a thread took it, it is dropped; once in a thread it
 runs to its end, its verdict is kept, and its bytes go back to the budget only then.
 
-Order: hash, cache, a look at the whole file, an idle thread, bytes of the budget, decoding. Hashing and looking have
-threads of their own, so that a known picture never waits behind unknown ones. While bytes of the budget are held,
-nothing is awaited but the thread that uses them.
+Order: hash, cache, a look at the whole file, decoding; the last two each with an idle thread first and then bytes of
+the budget. Hashing and looking have threads of their own, so that a known picture never waits behind unknown ones.
+While bytes of the budget are held, nothing is awaited but the thread that uses them.
+
+What is made is not charged: each new file is at most `limits.most_output_bytes` long, which whoever holds it until it
+is sent can count with beforehand.
 """
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import pybase64
 
@@ -22,13 +26,17 @@ from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo
 from gateway.imaging.body import late_reasons
 from gateway.imaging.decode import verify
-from gateway.imaging.limits import job_bytes
+from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
+from gateway.imaging.probe import glance, probe, recognise
 from gateway.imaging.render import ENCODER_ID, render
 from gateway.imaging.verdicts import Damage, Prepared, Verdict, VerdictCache, VerdictKey
 from gateway.wire.encoded_file import EncodedFile
 
 __all__ = ["DecodeBudget", "ImageStatistics", "ImageWorkers", "Prepared", "needs_decode"]
 
+T = TypeVar("T")
+
+_RECOGNISED_BYTES = 1024
 _INLINE_HASH_BYTES = 64 << 10  # below this, a hash takes less time than handing it to a thread
 
 
@@ -57,6 +65,15 @@ class ImageStatistics:
     running_decodes: int
 
 
+class _Crew:
+    """Threads for one kind of work, and the semaphore that says whether one is idle."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self.idle = asyncio.Semaphore(threads)
+        self.working = 0
+
+
 @dataclass(eq=False, slots=True)
 class _Flight:
     """One decode on its way: how many requests wait for it, and whether a thread has taken it."""
@@ -77,24 +94,44 @@ class ImageWorkers:
     def __init__(
         self, *, threads: int, decode_budget: DecodeBudget, cache_bytes: int, verify: Literal["full", "header"] = "full"
     ) -> None:
-        self._decoders = ThreadPoolExecutor(threads, thread_name_prefix="decode")
-        self._lookers = ThreadPoolExecutor(threads, thread_name_prefix="look")
+        self._decoders = _Crew(threads, "decode")
+        self._lookers = _Crew(threads, "look")
         self._budget = decode_budget
         self._cache = VerdictCache(cache_bytes)
         self._verifies_all = verify == "full"
         self._flights: dict[VerdictKey, _Flight] = {}
-        self._idle_threads = asyncio.Semaphore(threads)
-        self._hits = self._misses = self._shared = self._held_bytes = self._running = 0
+        self._hits = self._misses = self._shared = self._held_bytes = 0
 
-    async def prepare(self, file: EncodedFile, info: ImageInfo, target: Size | None, param: str) -> Prepared | None:
+    async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo:
+        """What the image is, from its header (`probe`). Common headers are read here and now, others in a thread.
+
+        Lets others run in any case, so that a body of many images does not hold the event loop. Raises GatewayError for
+        an image that is refused, with `param`, and what the decode budget raises where it has no bytes for a look.
+        """
+        await asyncio.sleep(0)
+        info = glance(file, limits, param)
+        if info is None:
+            byte_count = look_bytes(recognise(file.prefix(_RECOGNISED_BYTES)), file.file_bytes)
+            info = await self._in_looker(byte_count, probe, file, limits, param)
+        return info
+
+    async def digest(self, file: EncodedFile) -> bytes:
+        """SHA-256 of the base64 as it came."""
+        if len(file.payload) < _INLINE_HASH_BYTES:
+            return _sha256(file.payload)
+        return await asyncio.get_running_loop().run_in_executor(self._lookers.pool, _sha256, file.payload)
+
+    async def prepare(
+        self, file: EncodedFile, info: ImageInfo, target: Size | None, param: str, digest: bytes | None = None
+    ) -> Prepared | None:
         """The image as it is to be sent, or None where the bytes that came go on untouched.
 
-        `target` is the planned size after orientation (None or `info.size`: its own). Raises GatewayError for a damaged
-        image, with `param`.
+        `target` is the planned size after orientation (None or `info.size`: its own). `digest`: what the method of that
+        name gave for this file, if it was asked before. Raises GatewayError for a damaged image, with `param`.
         """
         if not self._verifies_all and not needs_decode(info, target):
             return None
-        key = VerdictKey(await self._digest(file.payload), None if target == info.size else target, ENCODER_ID)
+        key = VerdictKey(digest or await self.digest(file), None if target == info.size else target, ENCODER_ID)
         verdict = self._cache.get(key)
         if verdict is None:
             verdict = await self._wait_for(key, file, info)
@@ -110,20 +147,15 @@ class ImageWorkers:
             cached_verdicts=len(self._cache),
             cached_bytes=self._cache.held_bytes,
             decode_bytes_held=self._held_bytes,
-            waiting_decodes=len(self._flights) - self._running,
-            running_decodes=self._running,
+            waiting_decodes=len(self._flights) - self._decoders.working,
+            running_decodes=self._decoders.working,
         )
 
     async def close(self) -> None:
         """Waits for the decodes on their way and lets the threads go."""
         await asyncio.gather(*(flight.task for flight in self._flights.values()), return_exceptions=True)
-        self._decoders.shutdown(wait=False)
-        self._lookers.shutdown(wait=False)
-
-    async def _digest(self, payload: memoryview | bytes) -> bytes:
-        if len(payload) < _INLINE_HASH_BYTES:
-            return hashlib.sha256(payload).digest()
-        return await asyncio.get_running_loop().run_in_executor(self._lookers, _sha256, payload)
+        self._decoders.pool.shutdown(wait=False)
+        self._lookers.pool.shutdown(wait=False)
 
     async def _wait_for(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
         flight = self._flights.get(key)
@@ -152,7 +184,9 @@ class ImageWorkers:
             del self._flights[key]
 
     async def _fly(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
-        looked_at = await asyncio.get_running_loop().run_in_executor(self._lookers, examine, file, info, key.target)
+        looked_at: ImageInfo | Verdict = info
+        if needs_examination(info, key.target):
+            looked_at = await self._in_looker(look_bytes(info.format, info.file_bytes), examine, file, info)
         if isinstance(looked_at, Verdict):
             verdict = looked_at
         else:
@@ -162,33 +196,45 @@ class ImageWorkers:
 
     async def _decode(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
         byte_count = job_bytes(info, key.target or (info.size if info.why else None))
-        await self._idle_threads.acquire()
+        await self._take(self._decoders, byte_count)
+        self._flights[key].is_in_thread = True
+        return await self._run(self._decoders, byte_count, judge, file, info, key.target)
+
+    async def _in_looker(self, byte_count: int, look: Callable[..., T], *args: object) -> T:
+        await self._take(self._lookers, byte_count)
+        return await self._run(self._lookers, byte_count, look, *args)
+
+    async def _take(self, crew: _Crew, byte_count: int) -> None:
+        """An idle thread, then bytes: both or none."""
+        await crew.idle.acquire()
         try:
             await self._budget.acquire(byte_count)
         except BaseException:
-            self._idle_threads.release()
+            crew.idle.release()
             raise
-        self._held_bytes += byte_count
-        self._running += 1
-        self._flights[key].is_in_thread = True
-        job = asyncio.get_running_loop().run_in_executor(self._decoders, judge, file, info, key.target)
-        job.add_done_callback(lambda _: self._give_back(byte_count))
-        return await asyncio.shield(job)
 
-    def _give_back(self, byte_count: int) -> None:
-        self._running -= 1
+    def _run(self, crew: _Crew, byte_count: int, work: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        """Work with what was taken, which goes back when the thread has ended, whoever still waits for it then."""
+        self._held_bytes += byte_count
+        crew.working += 1
+        job = asyncio.get_running_loop().run_in_executor(crew.pool, work, *args)
+        job.add_done_callback(lambda _: self._give_back(crew, byte_count))
+        return asyncio.shield(job)
+
+    def _give_back(self, crew: _Crew, byte_count: int) -> None:
+        crew.working -= 1
         self._held_bytes -= byte_count
         self._budget.release(byte_count)
-        self._idle_threads.release()
+        crew.idle.release()
 
 
-def examine(file: EncodedFile, info: ImageInfo, target: Size | None) -> ImageInfo | Verdict:
-    """`info` with the reasons that only the whole file shows: they decide how many bytes decoding takes.
+def needs_examination(info: ImageInfo, target: Size | None) -> bool:
+    """What is encoded anew anyway needs no further reason, but a PNG needs its checksums looked at."""
+    return info.format is ImageFormat.PNG or not needs_decode(info, target)
 
-    What is encoded anew anyway needs no further reason, but a PNG needs its checksums looked at.
-    """
-    if needs_decode(info, target) and info.format is not ImageFormat.PNG:
-        return info
+
+def examine(file: EncodedFile, info: ImageInfo) -> ImageInfo | Verdict:
+    """`info` with the reasons that only the whole file shows: they decide how many bytes decoding takes."""
     try:
         return replace(info, why=info.why | late_reasons(file.decode(), info))
     except GatewayError as error:

@@ -26,7 +26,7 @@ PARAM = "messages[0].content[1].image_url.url"
 
 
 def prepared(file: EncodedFile) -> Prepared | None:
-    looked_at = examine(file, probe(file, ImageLimits(), PARAM), None)
+    looked_at = examine(file, probe(file, ImageLimits(), PARAM))
     verdict = looked_at if isinstance(looked_at, Verdict) else judge(file, looked_at, None)
     return verdict.answer(PARAM)
 

@@ -3,6 +3,7 @@
 import io
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pybase64
@@ -11,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, ImageOps
 
-from gateway.domain.errors import GatewayError
+from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, Why
-from gateway.imaging.limits import ImageLimits
+from gateway.imaging.limits import ImageLimits, most_output_bytes
 from gateway.imaging.probe import probe
 from gateway.imaging.render import ENCODER_ID, Rendered, render
 from gateway.wire.encoded_file import EncodedFile
@@ -222,8 +223,64 @@ def test_a_damaged_picture_is_refused():
         render(file[:-400], info_of(file), Size(28, 28))
 
 
+def noise(width: int, height: int, *, levels: int = 256, seed: int = 0) -> Image.Image:
+    values = np.random.default_rng(seed).integers(0, levels, (height, width, 3))
+    return Image.fromarray((values * (255 // (levels - 1))).astype(np.uint8), "RGB")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    width=st.integers(1, 200),
+    height=st.integers(1, 200),
+    levels=st.sampled_from([2, 3, 256]),
+    file_format=st.sampled_from(["JPEG", "PNG", "AVIF"]),
+    claimed_bytes=st.integers(1, 2000),
+)
+def test_nothing_grows_beyond_its_bound(width, height, levels, file_format, claimed_bytes):
+    """The hardest pictures there are, as if their files were tiny."""
+    file = encoded(noise(width, height, levels=levels), file_format, **({"speed": 10} if file_format == "AVIF" else {}))
+    info = replace(info_of(file), file_bytes=claimed_bytes)
+
+    assert len(render(file, info, info.size).file) <= most_output_bytes(claimed_bytes, info.size)
+
+
+def test_a_picture_of_very_low_quality_does_not_grow_tenfold():
+    file = encoded(noise(600, 400), "JPEG", quality=1, orientation=6)
+    out = rendered(file)
+
+    assert len(out.file) <= most_output_bytes(len(file), Size(400, 600))
+    assert opened(out).format == "JPEG"
+
+
+def test_a_photograph_keeps_full_quality():
+    file = encoded(picture(600, 400), "JPEG", quality=85, orientation=6)
+    expected = io.BytesIO()
+    ImageOps.exif_transpose(Image.open(io.BytesIO(file))).save(expected, "JPEG", quality=90, subsampling="4:4:4")
+
+    assert opened(rendered(file)).quantization == Image.open(expected).quantization
+
+
+def test_a_lossless_picture_that_would_outgrow_its_bound_becomes_a_photograph():
+    file = encoded(noise(300, 200))
+    out = render(file, replace(info_of(file), file_bytes=1000), Size(300, 200))
+
+    assert (out.media_type, opened(out).format) == ("image/jpeg", "JPEG")
+
+
+def test_what_no_encoder_makes_small_enough_is_refused():
+    """A strip too long for WebP and for JPEG."""
+    file = encoded(noise(66_000, 8))
+    info = replace(info_of(encoded(noise(200, 1))), stored=Size(66_000, 8), size=Size(66_000, 8))
+
+    assert render(file, replace(info, file_bytes=len(file)), info.size).media_type == "image/png"
+    with pytest.raises(GatewayError, match="would then have over") as caught:
+        render(file, info, info.size)
+    assert caught.value.code is Code.IMAGE_TOO_LARGE
+
+
 def test_the_encoder_names_all_that_decides_the_bytes():
     assert ENCODER_ID.startswith("pillow-")
     assert all(
-        part in ENCODER_ID for part in ("libjpeg_turbo-", "webp-", "jpeg-q90-444", "webp-lossless-m0-q0", "bicubic")
+        part in ENCODER_ID
+        for part in ("libjpeg_turbo-", "webp-", "jpeg-q90-444", "webp-lossless-m0-q0", "bicubic", "2x-4bpp")
     )

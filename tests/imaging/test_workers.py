@@ -1,6 +1,7 @@
 """Each content is decoded once, within the budget, and nothing leaks whoever leaves when."""
 
 import asyncio
+import hashlib
 import io
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -12,9 +13,9 @@ from PIL import Image
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
-from gateway.domain.image import ImageInfo, Why
+from gateway.domain.image import ImageFormat, ImageInfo, Why
 from gateway.imaging import workers as module
-from gateway.imaging.limits import ImageLimits
+from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
 from gateway.imaging.probe import probe
 from gateway.imaging.verdicts import Verdict
 from gateway.imaging.workers import ImageWorkers, needs_decode
@@ -311,3 +312,101 @@ async def test_many_requests_that_come_and_leave_leak_nothing():
         assert all(shown(end).size == (28, 28) for end in ends[::3])
         assert all(isinstance(end, asyncio.CancelledError) for end in ends if not hasattr(end, "base64"))
         await until(lambda: images.statistics().running_decodes + images.statistics().waiting_decodes == 0)
+
+
+async def test_a_common_header_is_read_without_thread_and_bytes():
+    budget = Budget(open_places=0)
+    async with running(budget) as images:
+        for file in (PLAIN, TURNED, LARGE):
+            payload = EncodedFile(pybase64.b64encode(file))
+            assert await images.look(payload, ImageLimits(), PARAM) == probe(payload, ImageLimits(), PARAM)
+
+
+async def test_looking_at_many_images_lets_others_run():
+    async with running() as images:
+        payload = EncodedFile(pybase64.b64encode(PLAIN))
+        turns = []
+
+        async def take_turns(name: str) -> None:
+            for _ in range(3):
+                await images.look(payload, ImageLimits(), PARAM)
+                turns.append(name)
+
+        await asyncio.gather(take_turns("a"), take_turns("b"))
+    assert turns == ["a", "b"] * 3
+
+
+async def test_a_rare_header_is_read_in_a_thread_and_paid_for(monkeypatch):
+    seen = []
+    budget = Budget()
+    bitmap = EncodedFile(pybase64.b64encode(encoded(picture(64, 48), "BMP")))
+
+    def recording(*args):
+        seen.append((threading.current_thread().name, list(budget.held)))
+        return probe(*args)
+
+    monkeypatch.setattr(module, "probe", recording)
+    async with running(budget) as images:
+        assert (await images.look(bitmap, ImageLimits(), PARAM)).size == Size(64, 48)
+        assert budget.held == []
+        with pytest.raises(GatewayError) as caught:
+            await images.look(bitmap, ImageLimits(max_pixels=100), PARAM)
+    [(thread, held), _] = seen
+    assert thread.startswith("look")
+    assert held == [look_bytes(ImageFormat.BMP, bitmap.file_bytes)]
+    assert (caught.value.code, caught.value.param) == (Code.IMAGE_TOO_LARGE, PARAM)
+
+
+async def test_one_that_leaves_while_its_header_is_read_gives_the_bytes_back_when_the_thread_ends(monkeypatch):
+    entered, opened = threading.Event(), threading.Event()
+    budget = Budget()
+    bitmap = EncodedFile(pybase64.b64encode(encoded(picture(64, 48), "BMP")))
+
+    def waiting(*args):
+        entered.set()
+        assert opened.wait(10)
+        return probe(*args)
+
+    monkeypatch.setattr(module, "probe", waiting)
+    async with running(budget) as images:
+        request = asyncio.create_task(images.look(bitmap, ImageLimits(), PARAM))
+        assert await asyncio.to_thread(entered.wait, 10)
+        request.cancel()
+        await asyncio.wait([request])
+        assert budget.held == [images.statistics().decode_bytes_held] != [0]
+        opened.set()
+        await until(lambda: not budget.held)
+
+
+async def test_the_look_at_a_whole_file_is_paid_for_before_the_decode():
+    class Recording(Budget):
+        asked: tuple[int, ...] = ()
+
+        async def acquire(self, byte_count: int) -> None:
+            self.asked += (byte_count,)
+            await super().acquire(byte_count)
+
+    budget = Recording()
+    async with running(budget, threads=1) as images:
+        await prepare(images, PLAIN)
+        await prepare(images, TURNED)
+    plain, turned = (probe(EncodedFile(pybase64.b64encode(file)), ImageLimits(), PARAM) for file in (PLAIN, TURNED))
+    assert budget.asked == (
+        look_bytes(plain.format, plain.file_bytes),
+        job_bytes(plain, None),
+        job_bytes(turned, turned.size),
+    )
+
+
+async def test_a_digest_that_is_known_is_not_made_again(monkeypatch):
+    async with running() as images:
+        for file in (PLAIN, LARGE):
+            payload = EncodedFile(pybase64.b64encode(file))
+            digest = await images.digest(payload)
+            assert digest == hashlib.sha256(payload.payload).digest()
+            info = probe(payload, ImageLimits(), PARAM)
+            first = await images.prepare(payload, info, SMALL, PARAM)
+            with monkeypatch.context() as patch:
+                patch.setattr(module, "_sha256", None)
+                assert await images.prepare(payload, info, SMALL, PARAM, digest) is first
+        assert (images.statistics().misses, images.statistics().hits) == (2, 2)
