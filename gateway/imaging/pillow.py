@@ -71,9 +71,11 @@ CLIENT_FAULTS: tuple[type[Exception], ...] = (
 _MAX_REASON_CHARACTERS = 160
 
 
-def open_picture(file: bytes, image_format: ImageFormat) -> ImageFile.ImageFile:
+def open_picture(file: bytes | BytesIO, image_format: ImageFormat) -> ImageFile.ImageFile:
     """The picture with its header read and its pixels not yet. Raises any of CLIENT_FAULTS."""
-    return Image.open(BytesIO(file), formats=[str(_PLUGINS[image_format].format)])
+    return Image.open(
+        file if isinstance(file, BytesIO) else BytesIO(file), formats=[str(_PLUGINS[image_format].format)]
+    )
 
 
 @contextmanager

@@ -1,7 +1,12 @@
 """Every pixel is decoded once; a picture that is damaged anywhere is refused."""
 
+import io
+
 import pybase64
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from PIL import Image
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
@@ -12,6 +17,7 @@ from gateway.imaging.probe import probe
 from gateway.wire.encoded_file import EncodedFile
 from tests.support.pictures import encoded, picture
 
+LAST_BLOCKS_BYTES = 400  # as many blocks as the decoder can make of the bytes that it looks ahead
 OPTIONS = {"TIFF": {"compression": "tiff_lzw"}}
 FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF"]
 
@@ -34,6 +40,51 @@ def test_a_picture_cut_off_is_refused(file_format, kept):
     with pytest.raises(GatewayError, match=f"^The {file_format.lower()} cannot be decoded: ") as caught:
         verify(file[: int(len(file) * kept)], info_of(file))
     assert caught.value.code is Code.IMAGE_PARSE_ERROR
+
+
+def a_jpeg(width: int, height: int, mode: str, options: dict[str, int], seed: int) -> bytes:
+    return encoded(picture(width, height, mode=mode, seed=seed), "JPEG", **options)
+
+
+JPEGS = st.builds(
+    a_jpeg,
+    st.integers(1, 200),
+    st.integers(1, 200),
+    st.sampled_from(["RGB", "L", "CMYK"]),
+    st.fixed_dictionaries(
+        {"quality": st.sampled_from([1, 30, 75, 100])},
+        optional={
+            "subsampling": st.integers(0, 2),
+            "restart_marker_blocks": st.integers(1, 20),
+            "optimize": st.booleans(),
+        },
+    ),
+    st.integers(0, 20),
+)
+SCALES = st.sampled_from([1, 2, 8])
+
+
+@settings(max_examples=100, deadline=None)
+@given(file=JPEGS, scale=SCALES)
+def test_the_missing_end_marker_changes_no_sound_picture(file, scale):
+    info = info_of(file)
+    wanted = Size(info.size.width // scale, info.size.height // scale)
+    plain = Image.open(io.BytesIO(file))
+    plain.draft(None, (max(wanted.width, 1), max(wanted.height, 1)))
+
+    assert load(file, info, wanted).tobytes() == plain.tobytes()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(file=JPEGS, cut=st.floats(0, 1))
+def test_a_jpeg_that_only_claims_to_be_whole_is_refused(file, cut):
+    """Libjpeg paints grey what is missing before an end marker, and Pillow says nothing."""
+    scan_start = file.index(b"\xff\xda") + 14
+    most = len(file) - LAST_BLOCKS_BYTES
+    assume(scan_start < most)
+    kept = scan_start + int(cut * (most - scan_start))
+    with pytest.raises(GatewayError, match="truncated"):
+        verify(file[:kept] + b"\xff\xd9", info_of(file))
 
 
 def test_a_progressive_picture_cut_between_scans_is_refused():

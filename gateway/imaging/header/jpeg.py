@@ -9,6 +9,7 @@ from gateway.imaging.header.base import BrokenHeaderError, Header, ShortHeaderEr
 from gateway.imaging.header.exif import directory_value, orientation
 
 _SOS = 0xDA
+_SCAN = b"\xff\xda"
 _APP1 = 0xE1
 _APP2 = 0xE2
 _FRAMES = frozenset({*range(0xC0, 0xD0), 0xDE} - {0xC4, 0xC8, 0xCC})
@@ -91,6 +92,26 @@ def end_of_picture(file: bytes) -> int:
         return len(file)
     match = _END_MARKER.search(file, scan_start)
     return match.end() if match else len(file)
+
+
+def end_of_only_scan(file: bytes) -> int | None:
+    """Offset of the end marker behind a scan that holds the whole picture; None where there is no such scan or marker.
+
+    Progressive files have several scans, and so may others.
+    """
+    segments = _Segments()
+    try:
+        scan_start = _read_to_scan(file, segments, Steps())
+    except (BrokenHeaderError, ShortHeaderError, TooManyStepsError):
+        return None
+    # A scan header: marker, length, number of components, two bytes for each of them, three more.
+    components = segments.frame[5:6]
+    count_at = scan_start - 4 - 2 * int.from_bytes(components, "big")
+    is_whole = (file[count_at - 4 : count_at - 2], file[count_at : count_at + 1]) == (_SCAN, components)
+    if segments.frame_marker not in _BASELINE or not is_whole:
+        return None
+    match = _END_MARKER.search(file, scan_start)
+    return match.start() if match else None
 
 
 def _read_to_scan(data: bytes, segments: _Segments, steps: Steps) -> int:

@@ -7,7 +7,7 @@ from PIL import Image
 from gateway.domain.geometry import Size
 from gateway.domain.image import Why
 from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError, Steps
-from gateway.imaging.header.jpeg import end_of_picture, read_jpeg
+from gateway.imaging.header.jpeg import end_of_only_scan, end_of_picture, read_jpeg
 from tests.support.pictures import encoded, picture
 
 PLAIN = encoded(picture(40, 30), "JPEG")
@@ -115,3 +115,14 @@ def test_the_end_is_the_first_end_marker_after_the_scan():
 
     assert end_of_picture(in_metadata + b"tail") == len(in_metadata)
     assert end_of_picture(PLAIN[:-2]) == len(PLAIN) - 2
+
+
+def test_the_end_of_a_scan_is_told_only_where_it_holds_the_whole_picture():
+    start = PLAIN.index(b"\xff\xda")
+    one_of_three = PLAIN[:start] + bytes.fromhex("ffda 0008 01 0100 003f00") + PLAIN[start + 14 :]
+
+    assert end_of_only_scan(PLAIN + b"tail") == len(PLAIN) - 2
+    assert end_of_only_scan(one_of_three) is None
+    assert end_of_only_scan(encoded(picture(40, 30), "JPEG", progressive=True)) is None
+    assert end_of_only_scan(PLAIN[:-2]) is None
+    assert end_of_only_scan(PLAIN[:start]) is None
