@@ -160,7 +160,9 @@ async def _start(
     table = ModelTable(models, engine_of(settings))
     gate = _gate(settings, budgets.body_bytes, loop)
     url = str(settings.upstream.url)
-    upstream = UpstreamClient(url, _timeouts(settings))
+    secret = settings.upstream.api_key
+    upstream_key = secret.get_secret_value() if secret else None
+    upstream = UpstreamClient(url, _timeouts(settings), upstream_key=upstream_key)
     images = ImageWorkers(
         threads=usable_cores(),
         decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
@@ -185,6 +187,7 @@ async def _start(
         observers=[follower],
         pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
         is_busy=lambda: seats.taken > 0,
+        upstream_key=upstream_key,
         clock=time.monotonic,
     )
     metrics.observe_gauges(**gauge_readers(gate, seats, body_budget, decode_budget, poller, upstream, log))

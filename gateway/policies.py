@@ -90,6 +90,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         ),
         trim=TrimPolicy(mode=TrimMode(history.mode), keep=history.keep, grid=history.grid, marker=history.marker),
         max_images_per_turn=settings.images.max_per_turn,
+        verifies_all=settings.images.verify == "full",
         queue_wait_seconds=settings.queue.wait_seconds,
         whole_answer_seconds=settings.upstream.total_timeout_seconds,
         overload_status=settings.server.overload_status,

@@ -58,6 +58,7 @@ class Refusal(NamedTuple):
             reason=self.reason,
             retry_after_seconds=self.advice.seconds,
             is_promise=self.advice.is_promise,
+            short=self.short.label,
         )
 
     def _story(self, policy: QueuePolicy) -> str:

@@ -95,7 +95,8 @@ class GatewayError(Exception):
     """A refusal or failure that the client is told of.
 
     `param` names the part (`messages[2].content[1].image_url.url`). `retry_after_seconds` is set where coming back
-    helps; `is_promise` says that a place is expected then (design: at least four of five who come back get in).
+    helps; `is_promise` says that a place is expected then (design: at least four of five who come back get in);
+    `short` is the label of the resource of which there was too little, for the log.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class GatewayError(Exception):
         reason: Reason | None = None,
         retry_after_seconds: float | None = None,
         is_promise: bool = False,
+        short: str | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -115,6 +117,7 @@ class GatewayError(Exception):
         self.reason = reason or _reason_of(code)
         self.retry_after_seconds = retry_after_seconds
         self.is_promise = is_promise
+        self.short = short
 
     @property
     def status(self) -> int:

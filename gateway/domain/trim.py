@@ -102,13 +102,20 @@ def plan_trim(
     return plan
 
 
-def _before_last_answer(messages: Sequence[MessageOutline]) -> list[int]:
-    """Ordinals before the last assistant message; one that ends the request is the start of the coming answer."""
+def last_turn(messages: Sequence[MessageOutline]) -> Sequence[MessageOutline]:
+    """The last answer of the assistant and all after it; all messages where there is no answer yet.
+
+    An assistant message that ends the request is the start of the coming answer, not one of its own.
+    """
     roles = [message.role for message in messages]
     while roles and roles[-1] == "assistant":
         roles.pop()
-    last_answer = max((index for index, role in enumerate(roles) if role == "assistant"), default=0)
-    return [ordinal for message in messages[:last_answer] for ordinal in message.images]
+    return messages[max((index for index, role in enumerate(roles) if role == "assistant"), default=0) :]
+
+
+def _before_last_answer(messages: Sequence[MessageOutline]) -> list[int]:
+    earlier = messages[: len(messages) - len(last_turn(messages))]
+    return [ordinal for message in earlier for ordinal in message.images]
 
 
 def _by_count(images: int, policy: TrimPolicy) -> tuple[int, TrimReason]:

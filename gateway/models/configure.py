@@ -42,7 +42,8 @@ def configured_model(
         vision = family_for(known, config)
     except (UnknownFamilyError, ProcessorConfigError, ModelFilesError) as error:
         raise ModelSettingsError(f"model {name!r}: {error}") from error
-    return ServedModel(name, vision, source, exact_text=_exact_text(name, folder))
+    kv_groups = files.text.kv_groups if files else None
+    return ServedModel(name, vision, source, exact_text=_exact_text(name, folder), kv_groups=kv_groups)
 
 
 def _exact_text(name: str, folder: str | None) -> ExactText | None:

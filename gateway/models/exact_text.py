@@ -36,11 +36,12 @@ class ExactTextUnavailableError(Exception):
 class TextCount:
     """`text_tokens` is the whole prompt with each picture as one placeholder token, its markers included.
 
-    So prompt_tokens = text_tokens + the sum over images of (placeholder tokens - 1).
+    So prompt_tokens = text_tokens + the sum over images of (placeholder tokens - 1). `image_placeholders` is None
+    where config.json does not name that token.
     """
 
     text_tokens: int
-    image_placeholders: int
+    image_placeholders: int | None
 
 
 class ExactText:
@@ -122,7 +123,8 @@ class ExactText:
         except TypeError as broken:  # what the library calls text that is not UTF-8
             raise UncountableError("the text holds half of a surrogate pair") from broken
         ids: Sequence[int] = encoding.ids
-        return TextCount(len(ids), ids.count(self._image_token_id))
+        placeholders = None if self._image_token_id is None else ids.count(self._image_token_id)
+        return TextCount(len(ids), placeholders)
 
 
 def _load_tokenizer(kind: "type[Tokenizer]", path: Path) -> "Tokenizer":

@@ -47,6 +47,16 @@ class TextConfig:
             return None
         return 2 * self.layers * self.kv_heads * self.head_size * _NUMBER_BYTES
 
+    @property
+    def kv_groups(self) -> int:
+        """Groups of layers that need KV blocks of their own: one has all full-attention layers, the others as many.
+
+        vLLM v1/core/kv_cache_utils.py; 1 where all layers are alike.
+        """
+        full = self.layer_types.count("full_attention")
+        others = len(self.layer_types) - full
+        return 1 + -(-others // full) if full else 1
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:

@@ -32,7 +32,8 @@ class FamilySource(StrEnum):
 class ServedModel:
     """One served name, and what said which family it is of.
 
-    `max_model_len` is the context in tokens as the upstream lists it, None until it does.
+    `max_model_len` is the context in tokens as the upstream lists it, None until it does. `kv_groups` counts the groups
+    of layers that need KV blocks of their own, as far as a model folder tells.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ServedModel:
     family_source: FamilySource = FamilySource.SETTING
     exact_text: ExactText | None = None
     max_model_len: int | None = None
+    kv_groups: int | None = None
     ratio: TextRatio = field(default_factory=TextRatio)
     output: OutputReservation = field(default_factory=OutputReservation)
 
@@ -57,6 +59,7 @@ class Engine:
     encoder_tokens: LearnedLimit
     images: LatelyServed = field(default_factory=LatelyServed)
     kv_blocks: int | None = None
+    kv_blocks_of_one: int | None = None
     kv_block_tokens: int = 16
     prefix_caching: bool = True
     is_loading: bool = True
@@ -97,6 +100,8 @@ class ModelTable:
         return EngineLimits(
             max_model_len=model.max_model_len,
             kv_blocks=engine.kv_blocks,
+            kv_blocks_of_one=engine.kv_blocks_of_one,
+            kv_groups=model.kv_groups,
             kv_block_tokens=engine.kv_block_tokens,
             encoder_budget_tokens=engine.encoder_tokens.value,
             prefix_caching=engine.prefix_caching,

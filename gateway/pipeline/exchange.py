@@ -6,7 +6,7 @@ from typing import Protocol
 
 from gateway.domain.cost import RequestCost
 from gateway.domain.geometry import Size
-from gateway.domain.image import ImagePlan
+from gateway.domain.image import ImageInfo, ImagePlan
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
 from gateway.domain.trim import TrimPolicy
@@ -17,6 +17,8 @@ from gateway.models.served import ModelTable, ServedModel
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 from gateway.upstream.client import UpstreamClient
+from gateway.wire.edits import PartSpans, locate_parts
+from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.routes import Kind, Route
 from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import Usage
@@ -30,9 +32,18 @@ class Policies:
     resize: ResizePolicy
     trim: TrimPolicy
     max_images_per_turn: int | None
+    verifies_all: bool
     queue_wait_seconds: float
     whole_answer_seconds: float
     overload_status: int | None = None
+
+
+class Looker(Protocol):
+    """Reads headers of images and hashes them; the image workers do, and an offline command can."""
+
+    async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo: ...
+
+    async def digest(self, file: EncodedFile) -> bytes: ...
 
 
 class Rules(Protocol):
@@ -43,6 +54,9 @@ class Rules(Protocol):
 
     @property
     def models(self) -> ModelTable: ...
+
+    @property
+    def looker(self) -> Looker: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,10 @@ class Parts:
     metrics: Metrics
     log: RequestLog
     clock: Callable[[], float]
+
+    @property
+    def looker(self) -> Looker:
+        return self.images
 
 
 @dataclass(slots=True)
@@ -85,10 +103,13 @@ class Exchange:
     request: VisionRequest | None = None
     plans: tuple[ImagePlan, ...] = ()
     trimmed: tuple[int, ...] = ()
+    trimmed_tokens: int = 0
+    parts: dict[int, PartSpans] | None = None
     encoded_anew: tuple[int, ...] = ()
-    sent_images: tuple[tuple[int, Size], ...] = ()
+    sent_images: tuple[tuple[bytes, Size], ...] = ()
     cost: RequestCost | None = None
     lease: Lease | None = None
+    queued: float | None = None
     sent_at: float | None = None
     first_event_at: float | None = None
     transform_seconds: float = 0.0
@@ -99,6 +120,13 @@ class Exchange:
     is_answering: bool = False
     is_abandoned: bool = False
     is_settled: bool = False
+    ended: float = 0.0
+
+    def located_parts(self, request: VisionRequest) -> dict[int, PartSpans]:
+        """Where the parts of the images stand: a second pass over the body, made once and only where it is needed."""
+        if self.parts is None:
+            self.parts = locate_parts(self.body, request)
+        return self.parts
 
     @property
     def model_name(self) -> str:
@@ -107,4 +135,7 @@ class Exchange:
 
     @property
     def queue_seconds(self) -> float:
-        return self.lease.queue_seconds if self.lease else 0.0
+        """Whoever is refused or leaves while waiting has waited until then."""
+        if self.lease is not None:
+            return self.lease.queue_seconds
+        return 0.0 if self.queued is None else max(0.0, self.ended - self.queued)

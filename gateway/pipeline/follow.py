@@ -60,5 +60,7 @@ def describe_engine(engine: Engine, report: EngineReport, most_kv_blocks: int | 
         # vLLM keeps one block of each engine for itself.
         usable = report.num_gpu_blocks - max(1, report.engines)
         engine.kv_blocks = min(usable, most_kv_blocks or usable)
+        # A request runs on one engine, however many share the load.
+        engine.kv_blocks_of_one = min(engine.kv_blocks, (report.smallest_engine_blocks or report.num_gpu_blocks) - 1)
         engine.kv_block_tokens = report.block_size or engine.kv_block_tokens
         engine.prefix_caching = report.enable_prefix_caching is not False

@@ -9,10 +9,8 @@ from gateway.telemetry.request_log import RequestRecord
 from gateway.wire.declare import declare_images
 
 
-def record_of(
-    exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None, ended: float
-) -> RequestRecord:
-    """`ended` on the clock of the exchange; `status` as the client saw it, None where it saw none."""
+def record_of(exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None) -> RequestRecord:
+    """`status` as the client saw it, None where it saw none."""
     request, cost, usage = exchange.request, exchange.cost, exchange.usage
     changed = declare_images(exchange.plans, exchange.trimmed, exchange.encoded_anew).decode()
     return RequestRecord(
@@ -28,6 +26,7 @@ def record_of(
         reason=error.reason if error else None,
         code=error.code if error else None,
         message=error.message if error else None,
+        short=error.short if error else None,
         is_streaming=bool(request and request.stream),
         prompt_tokens=cost.prompt_tokens.expected if cost else None,
         visual_tokens=cost.visual_tokens if cost else None,
@@ -39,7 +38,7 @@ def record_of(
         body_bytes=exchange.body_bytes,
         queue_ms=_milliseconds(exchange.queue_seconds),
         first_event_ms=_milliseconds(exchange.first_event_at - exchange.arrived) if exchange.first_event_at else None,
-        total_ms=_milliseconds(ended - exchange.arrived),
+        total_ms=_milliseconds(exchange.ended - exchange.arrived),
     )
 
 

@@ -6,29 +6,26 @@ Without a plan and without a fault in the spelling the bytes that came go on as 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo
 from gateway.domain.request import ImageRef, VisionRequest
 from gateway.imaging.workers import Prepared
+from gateway.pipeline.exchange import Exchange
 from gateway.wire.data_url import DataUrl
-from gateway.wire.edits import edit_image_url, locate_parts, remove_uuid, replace_part_by_text
+from gateway.wire.edits import edit_image_url, remove_uuid, replace_part_by_text
 from gateway.wire.splice import Splice, splice
 
 
 class ImageSource(NamedTuple):
-    """An image of the request: where it stands, its URL as read, what its header says."""
+    """An image of the request: where it stands, its URL as read, what its header says, its hash where one is made."""
 
     ref: ImageRef
     url: DataUrl
     info: ImageInfo
-
-    def sent_as(self, target: Size) -> tuple[int, Size]:
-        """Names what the engine will see of it."""
-        return self.url.file.fingerprint, target
+    digest: bytes | None = None
 
 
 def rewrite(
-    body: bytes | bytearray,
+    exchange: Exchange,
     request: VisionRequest,
     sources: Sequence[ImageSource],
     prepared: Mapping[int, Prepared],
@@ -43,17 +40,17 @@ def rewrite(
         splices += edit_image_url(source.ref, source.url, media_type, result.base64 if result else None)
     with_uuid = [source.ref.ordinal for source in sources if source.ref.has_uuid]
     if trimmed or with_uuid:
-        parts = locate_parts(body, request)
+        parts = exchange.located_parts(request)
         splices += [replace_part_by_text(parts[ordinal].part, marker) for ordinal in trimmed]
         for ordinal in with_uuid:
             splices += remove_uuid(parts[ordinal])
-    return list(splice(body, splices))
+    return list(splice(exchange.body, splices))
 
 
-def slim_chat(body: bytes | bytearray, request: VisionRequest, trimmed: Collection[int], marker: str) -> bytes:
+def slim_chat(exchange: Exchange, request: VisionRequest, trimmed: Collection[int], marker: str) -> bytes:
     """The body as the model's template sees it: pictures emptied, trimmed ones replaced. A few KB, fit for parsing."""
     splices = [Splice(ref.url, b'""') for ref in request.images if ref.ordinal not in trimmed]
     if trimmed:
-        parts = locate_parts(body, request)
+        parts = exchange.located_parts(request)
         splices += [replace_part_by_text(parts[ordinal].part, marker) for ordinal in trimmed]
-    return b"".join(splice(body, splices))
+    return b"".join(splice(exchange.body, splices))

@@ -3,9 +3,12 @@
 Settling closes the lease, teaches the learners, counts the metrics and writes the log line, in that order.
 """
 
+from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
 from gateway.domain.outcome import Ending, Outcome
+from gateway.domain.request import VisionRequest
+from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.record import record_of
 from gateway.upstream.client import Answer
@@ -96,13 +99,14 @@ def _settle(
     if exchange.is_settled:
         return
     exchange.is_settled = True
+    exchange.ended = parts.clock()
     exchange.body = b""
     if exchange.lease is not None and exchange.lease.is_open:
         exchange.lease.close(ending)
     _count(parts, exchange, outcome)
     if parts.log.is_on:
         status = _status(parts, exchange, outcome, error)
-        parts.log.write(record_of(exchange, outcome, error, status, parts.clock()))
+        parts.log.write(record_of(exchange, outcome, error, status))
 
 
 def _status(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:
@@ -115,15 +119,30 @@ def _status(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayEr
 
 def _learn(exchange: Exchange) -> None:
     usage, cost, request, model = exchange.usage, exchange.cost, exchange.request, exchange.model
-    if usage is None or cost is None or request is None or model is None:
+    if cost is None or request is None or model is None:
         return
-    is_guess = model.is_assumed and cost.images  # what these images really cost is not known
+    if usage is None:
+        _learn_from_events(exchange, cost, request, model)
+        return
+    # What these images really cost, or how much of the text was kept, is not known.
+    is_guess = (model.is_assumed and cost.images) or request.truncate_prompt_tokens is not None
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
     if request.wants_output:
-        was_cut = request.max_tokens is not None and usage.completion_tokens >= request.max_tokens * cost.answers
-        model.output.observe(usage.completion_tokens // cost.answers, was_cut=was_cut)
+        _learn_output(usage.completion_tokens, cost, request, model)
+
+
+def _learn_from_events(exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
+    """A stream without usage has an event for each token, but for the first of each answer, which names the role."""
+    observer = exchange.observer
+    if observer is not None and observer.is_done:
+        _learn_output(max(0, observer.events - cost.answers), cost, request, model)
+
+
+def _learn_output(tokens: int, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
+    was_cut = request.max_tokens is not None and tokens >= request.max_tokens * cost.answers
+    model.output.observe(tokens // cost.answers, was_cut=was_cut)
 
 
 def _learn_limits(parts: Parts, learned: LearnedLimits | None) -> None:
@@ -138,14 +157,17 @@ def _learn_limits(parts: Parts, learned: LearnedLimits | None) -> None:
 def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     metrics = parts.metrics
     metrics.request_ended(exchange.model_name, _endpoint(exchange), outcome)
-    if exchange.sent_at is not None and exchange.received is not None:
+    if exchange.queued is not None:
         metrics.queue_wait(exchange.queue_seconds)
+    if exchange.sent_at is not None and exchange.received is not None:
         metrics.overhead(exchange.sent_at - exchange.received - exchange.queue_seconds)
         for plan in exchange.plans:
             saved = plan.tokens_before - plan.tokens
             metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)
+        saved = exchange.trimmed_tokens
         for _ in exchange.trimmed:
-            metrics.image(None, ImageAction.TRIMMED, None, None)
+            metrics.image(None, ImageAction.TRIMMED, None, None, saved)
+            saved = 0
     if exchange.observer is not None and exchange.first_event_at is not None:
         metrics.first_token(exchange.first_event_at - exchange.arrived)
     if exchange.transform_seconds:

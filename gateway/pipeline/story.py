@@ -5,34 +5,24 @@ A refused request costs a header probe of each image and no pixel. Everything th
 """
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
-import msgspec
-
-from gateway.domain.cost import RequestCost, estimate, refuse_what_never_fits, text_bounds
+from gateway.domain.cost import RequestCost, estimate, refuse_what_never_fits
 from gateway.domain.errors import Code, GatewayError
-from gateway.domain.image import ImagePlan
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
 from gateway.domain.queue import Ticket
-from gateway.domain.request import ImageRef, VisionRequest
-from gateway.domain.resize import ResizePolicy, plan_images, shrink_to_context
-from gateway.domain.trim import ContextRoom, TrimPolicy, TrimReason, plan_trim
-from gateway.imaging.probe import probe
+from gateway.domain.request import VisionRequest
 from gateway.imaging.workers import Prepared
-from gateway.models.conversation import UncountableError
-from gateway.models.exact_text import ExactText, TextCount
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Exchange, Parts, Rules
-from gateway.pipeline.rewriting import ImageSource, rewrite, slim_chat
+from gateway.pipeline.planning import Plan, image_cost, plan_request
+from gateway.pipeline.rewriting import rewrite
+from gateway.pipeline.texts import count_text
 from gateway.upstream.client import Answer, Segment
 from gateway.upstream.errors import UpstreamDownError, UpstreamError, UpstreamTimeoutError
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completions
-from gateway.wire.data_url import read_data_url
 from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.generic import parse_generic
 from gateway.wire.routes import Kind
@@ -43,23 +33,9 @@ _PARSERS = {
     Kind.EMBEDDINGS: parse_embeddings,
     Kind.GENERIC: parse_generic,
 }
-# Tokenizing this much text takes about as long as handing it to a thread.
-_INLINE_TEXT_BYTES = 16 * 1024
-_TRIM_BYTES_PER_TOKEN = 3.0
 # When to ask again for a server that went away, and for one that loads its weights.
 _DOWN_SECONDS = 5.0
 _LOADING_SECONDS = 15.0
-
-
-class Plan(NamedTuple):
-    """What is to be done: `sources` beside `plans`, one for each image that stays; ordinals of those that go, and the
-    rule that asked for the most.
-    """
-
-    sources: tuple[ImageSource, ...] = ()
-    plans: tuple[ImagePlan, ...] = ()
-    trimmed: tuple[int, ...] = ()
-    trim_reason: TrimReason | None = None
 
 
 async def serve(parts: Parts, exchange: Exchange) -> Answer:
@@ -71,9 +47,10 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     request = parse(exchange)
     plan, cost = await price(parts, exchange, request)
     refuse_for_good(parts, exchange, cost)
-    await admit(parts, exchange, cost)
+    if request.needs_engine:
+        await admit(parts, exchange, cost)
     prepared = await transform(parts, exchange, plan)
-    body = rewrite(exchange.body, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
+    body = rewrite(exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
     return await send(parts, exchange, request, body)
 
 
@@ -90,10 +67,10 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
     """
     model = exchange.model = rules.models.served(request.model)
     text = await count_text(exchange, request, model)
-    plan = plan_request(rules, exchange, request, model, text)
+    plan = await plan_request(rules, exchange, request, model, text)
     if plan.trimmed:
         text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
-    exchange.plans, exchange.trimmed = plan.plans, plan.trimmed
+    exchange.plans, exchange.trimmed, exchange.trimmed_tokens = plan.plans, plan.trimmed, plan.trimmed_tokens
     cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
     return plan, cost
 
@@ -101,63 +78,14 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
 def refuse_for_good(rules: Rules, exchange: Exchange, cost: RequestCost) -> None:
     """The end of step 5. Raises GatewayError 400 for what this engine could not serve even when idle."""
     model = exchange.model
-    if model is not None and not model.is_assumed:
-        refuse_what_never_fits(cost, rules.models.limits(model), model.family)
+    if model is not None:
+        certain = _without_images(cost) if model.is_assumed else cost
+        refuse_what_never_fits(certain, rules.models.limits(model), model.family)
 
 
-async def count_text(
-    exchange: Exchange, request: VisionRequest, model: ServedModel, trimmed: Sequence[int] = (), marker: str = ""
-) -> Bounds:
-    """Tokens of the prompt without its images: exact where the model's tokenizer is at hand."""
-    if model.exact_text is not None and exchange.route.kind is Kind.CHAT:
-        slim = slim_chat(exchange.body, request, trimmed, marker)
-        is_short = request.text_bytes <= _INLINE_TEXT_BYTES
-        with contextlib.suppress(UncountableError):
-            counter = model.exact_text
-            counted = _count(counter, slim) if is_short else await asyncio.to_thread(_count, counter, slim)
-            # Of each image the tokenizer counted the markers and one placeholder; the family counts those whole.
-            images = len(request.images) - len(trimmed)
-            return Bounds.exact(counted.text_tokens - images * (1 + model.family.markers))
-    text_bytes = request.text_bytes + len(trimmed) * len(marker.encode())
-    return model.ratio.bounds(text_bytes, len(request.messages))
-
-
-def _count(counter: ExactText, chat: bytes) -> TextCount:
-    """Raises UncountableError."""
-    try:
-        body = msgspec.json.decode(chat)
-    except msgspec.DecodeError as error:
-        # Somewhere in a field that the gateway does not read: for vLLM to judge.
-        raise UncountableError(str(error)) from error
-    return counter.count(body)
-
-
-def plan_request(rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, text: Bounds) -> Plan:
-    """Which images go and how large the others are sent. Pure but for reading headers of the images that stay.
-
-    What the count rule drops is not looked at: an old picture that is damaged must not end the conversation.
-    Raises GatewayError with the image's path.
-    """
-    if not request.images:
-        return Plan()
-    _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
-    trim = _trim_policy(rules)
-    resize = _resize_policy(rules, exchange.resize_preset)
-    unpriced = [0] * len(request.images)
-    trimmed = plan_trim(request.messages, unpriced, None, trim)
-    dropped = set(trimmed.dropped)
-    sources = [_look_at(rules, exchange.body, ref) for ref in request.images if ref.ordinal not in dropped]
-    plans = plan_images([s.info for s in sources], [s.ref for s in sources], resize, model.family)
-    room = _context_room(rules, request, model, text)
-    if room is not None:
-        prices = dict.fromkeys(range(len(request.images)), 0)
-        prices |= {plan.ordinal: model.family.tokens(plan.target).prompt for plan in plans}
-        trimmed = plan_trim(request.messages, list(prices.values()), room, trim)
-        dropped |= set(trimmed.dropped)
-        plans = tuple(plan for plan in plans if plan.ordinal not in dropped)
-        plans = shrink_to_context(plans, room, resize, model.family)
-    kept = tuple(source for source in sources if source.ref.ordinal not in dropped)
-    return Plan(kept, plans, tuple(sorted(dropped)), trimmed.reason)
+def _without_images(cost: RequestCost) -> RequestCost:
+    """What is certain of a request to a model whose family, and so what its images cost, is a guess."""
+    return cost._replace(prompt_tokens=cost.prompt_tokens + -cost.visual_tokens, visual_tokens=0, images=())
 
 
 def cost_of(
@@ -165,9 +93,11 @@ def cost_of(
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
     limits = rules.models.limits(model)
-    image_tokens = [model.family.tokens(image.target) for image in plan.plans]
+    image_tokens = [image_cost(image, model.family) for image in plan.plans]
     exchange.sent_images = tuple(
-        source.sent_as(image.target) for source, image in zip(plan.sources, plan.plans, strict=True)
+        (source.digest, image.target)
+        for source, image in zip(plan.sources, plan.plans, strict=True)
+        if source.digest is not None
     )
     lately = rules.models.engine.images
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
@@ -185,7 +115,8 @@ def cost_of(
 
 async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
     """Step 6: the lease, at once or after waiting. Raises GatewayError 429 or 503."""
-    ticket = Ticket.of(cost, parts.clock(), parts.policies.queue_wait_seconds, is_return=exchange.is_return)
+    exchange.queued = parts.clock()
+    ticket = Ticket.of(cost, exchange.queued, parts.policies.queue_wait_seconds, is_return=exchange.is_return)
     exchange.lease = await parts.gate.admit(ticket)
 
 
@@ -199,7 +130,7 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
     begun = parts.clock()
     results = await _all_of(
         [
-            parts.images.prepare(source.url.file, image.info, image.target, source.ref.param)
+            parts.images.prepare(source.url.file, image.info, image.target, source.ref.param, source.digest)
             for source, image in zip(plan.sources, plan.plans, strict=True)
         ]
     )
@@ -213,10 +144,9 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
 
 async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: Sequence[Segment]) -> Answer:
     """Step 9: the body goes out, the head of the answer comes back. Raises GatewayError 502, 503 or 504."""
-    lease = exchange.lease
-    assert lease is not None, "admitted before it is sent"
     exchange.sent_at = parts.clock()
-    lease.sent(is_streamed=request.stream)
+    if exchange.lease is not None:
+        exchange.lease.sent(is_streamed=request.stream)
     path = exchange.path if not exchange.query else f"{exchange.path}?{exchange.query.decode('latin-1')}"
     try:
         return await parts.upstream.send(
@@ -244,43 +174,6 @@ def as_gateway_error(error: UpstreamError, engine: Engine) -> GatewayError:
     if isinstance(error, UpstreamTimeoutError):
         return GatewayError(Code.UPSTREAM_TIMEOUT, f"The model server was silent for too long: {error}")
     return GatewayError(Code.UPSTREAM_ERROR, f"The model server broke off: {error}")
-
-
-def _look_at(rules: Rules, body: bytes | bytearray, ref: ImageRef) -> ImageSource:
-    url = read_data_url(body, ref)
-    return ImageSource(ref, url, probe(url.file, rules.policies.images, ref.param))
-
-
-def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
-    answers = [index for index, message in enumerate(request.messages) if message.role == "assistant"]
-    turn = request.messages[answers[-1] + 1 :] if answers else request.messages
-    images = sum(len(message.images) for message in turn)
-    if most is not None and images > most:
-        raise GatewayError(
-            Code.TOO_MANY_IMAGES,
-            f"The last turn has {images} images and the limit is {most} (images.max_per_turn). Send fewer at once.",
-            param="messages",
-        )
-
-
-def _trim_policy(rules: Rules) -> TrimPolicy:
-    return replace(rules.policies.trim, image_limit=rules.models.engine.image_limit.value)
-
-
-def _resize_policy(rules: Rules, asked: str | None) -> ResizePolicy:
-    policy = replace(rules.policies.resize, encoder_budget=rules.models.engine.encoder_tokens.value)
-    return policy.for_request(asked)
-
-
-def _context_room(rules: Rules, request: VisionRequest, model: ServedModel, text: Bounds) -> ContextRoom | None:
-    limits = rules.models.limits(model)
-    known = [limit for limit in (limits.max_model_len, limits.kv_pool_tokens) if limit is not None]
-    if model.is_assumed or not known:
-        return None
-    # A learned ratio moves; what is trimmed must not move with it, or the kept prefix changes from turn to turn.
-    is_exact = text.lower == text.upper
-    fixed = text if is_exact else text_bounds(request.text_bytes, len(request.messages), _TRIM_BYTES_PER_TOKEN)
-    return ContextRoom(min(known), fixed.expected, request.max_tokens, len(rules.policies.trim.marker.encode()))
 
 
 async def _all_of(jobs: Sequence[Coroutine[None, None, Prepared | None]]) -> list[Prepared | None]:

@@ -50,7 +50,9 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
     except UpstreamError as error:
         settle.upstream_broke(parts, exchange)
         if exchange.observer is not None:
-            event = error_event(as_gateway_error(error, parts.models.engine))
+            event = error_event(
+                as_gateway_error(error, parts.models.engine), is_at_border=exchange.observer.is_at_border
+            )
             await send({"type": "http.response.body", "body": event})
     else:
         settle.answered(parts, exchange)

@@ -34,17 +34,18 @@ class ClientWatch:
 
     def _begin(self) -> None:
         self._task = asyncio.create_task(self._watch())
-        self._timer = asyncio.get_running_loop().call_later(self._most_seconds, self._give_up)
+        self._timer = asyncio.get_running_loop().call_later(self._most_seconds, self._cancel)
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._give_up()
-
-    def _give_up(self) -> None:
+        # Once settled only the last piece is on its way, which the server gives up by itself when nobody is there.
         if not self._exchange.is_settled:
-            self._exchange.is_abandoned = True
-            self._watched.cancel()
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self._exchange.is_abandoned = True
+        self._watched.cancel()
 
 
 def current_task() -> "asyncio.Task[Any]":

@@ -54,6 +54,16 @@ class GatewayProtocol(HttpToolsProtocol):
         self._is_in_headers = True
         self._arm()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_headers:
+            super().on_header(name, value)
+            return
+        # A trailer behind a chunked body: nothing here has a use for one, and their number has no other bound.
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > MOST_HEADER_BYTES:
+            self._refusal = _too_large()
+            raise _TooLargeError
+
     def on_headers_complete(self) -> None:
         self._disarm()
         self._is_in_headers = False

@@ -10,8 +10,6 @@ import pybase64
 
 from gateway.domain.errors import Code, GatewayError
 
-_SAMPLE_BYTES = 512
-
 
 @dataclass(frozen=True, slots=True)
 class EncodedFile:
@@ -32,16 +30,6 @@ class EncodedFile:
     def file_bytes(self) -> int:
         """Size of the decoded file, without decoding it."""
         return (len(self.payload) - self._padding_bytes) * 3 // 4
-
-    @property
-    def fingerprint(self) -> int:
-        """Tells pictures apart by length, beginning, middle and end: enough to charge less, never to skip a check.
-
-        Keyed anew in each process, and thousands of times cheaper than a hash of the whole.
-        """
-        payload, middle = self.payload, len(self.payload) // 2
-        samples = (payload[:_SAMPLE_BYTES], payload[middle : middle + _SAMPLE_BYTES], payload[-_SAMPLE_BYTES:])
-        return hash((len(payload), *map(bytes, samples)))
 
     def prefix(self, byte_count: int) -> bytes:
         """The first `byte_count` bytes of the file, fewer where it is shorter. Raises invalid_base64_image."""

@@ -52,7 +52,7 @@ async def test_a_picture_that_the_engine_has_answered_for_is_not_charged_again()
     ):
         for turn in (1, 1, 2):
             may_answer.clear()
-            asked = asyncio.create_task(gateway.http.post(CHAT, json=conversation(SOUND[:turn])))
+            asked = asyncio.create_task(gateway.http.post(CHAT, json=conversation(SOUND[:turn]) | {"stream": True}))
             await until(lambda: gateway.held().get('{resource="sequences"}') == 1)
             charged.append(gateway.held().get('{resource="encoder_tokens"}', 0))
             assert gateway.held()['{resource="kv_blocks"}'] > 0

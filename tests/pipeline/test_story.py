@@ -57,18 +57,20 @@ async def test_a_field_that_only_vllm_reads_is_for_vllm_to_judge(counted, field)
         assert posts(upstream)[0].body == body
 
 
-async def test_a_name_that_nobody_knows_is_left_to_the_upstream():
-    """Its family is a guess, and a guess refuses nothing."""
+async def test_a_guess_at_what_images_cost_refuses_nothing():
+    """The family of a name that nobody knows is a guess. Its text is not: that could still hang the engine's queue."""
+    dear = image(data_url(encoded(picture(1000, 1000), "JPEG"), "image/jpeg"))
     async with model_server() as upstream, live_gateway(upstream.base_url, budget={"kv_blocks": 10}) as gateway:
         await gateway.until_up()
-        known = await gateway.chat("x" * 600_000)
-        assert known.json()["error"]["code"] == "request_exceeds_budget"
-        assert (await gateway.chat("x" * 600_000, model="unheard-of")).status_code == 200
+        assert (await gateway.chat("What?", dear, model="unheard-of")).status_code == 200
+        assert json.loads(posts(upstream)[-1].body)["messages"][0]["content"][1] == dear
+        refused = await gateway.chat("x" * 600_000, model="unheard-of")
+        assert refused.json()["error"]["code"] == "request_exceeds_budget"
         await gateway.until_released()
         outcomes = gateway.metrics("gateway_requests_total")
     assert outcomes == {
-        f'{{endpoint="{CHAT}",model="tiny",outcome="refused"}}': 1,
         f'{{endpoint="{CHAT}",model="other",outcome="finished"}}': 1,
+        f'{{endpoint="{CHAT}",model="other",outcome="refused"}}': 1,
     }
 
 

@@ -44,7 +44,9 @@ def check(
         models = models_of(loaded.settings)
     except ModelSettingsError as mistakes:
         fail(f"The models cannot be read:\n{mistakes}")
-    state: UpstreamState = asyncio.run(discover(str(loaded.settings.upstream.url), timeout_seconds=LOOK_SECONDS))
+    server = loaded.settings.upstream
+    key = server.api_key.get_secret_value() if server.api_key else None
+    state: UpstreamState = asyncio.run(discover(str(server.url), upstream_key=key, timeout_seconds=LOOK_SECONDS))
     findings = find(loaded, models, state, memory_limit_bytes())
     print_findings(findings)
     if as_json:

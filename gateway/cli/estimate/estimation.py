@@ -7,20 +7,23 @@ from typing import Any
 
 from gateway.domain.cost import EngineLimits, MemoryView, RequestCost, encoder_memory, host_memory, kv_memory
 from gateway.domain.errors import GatewayError
-from gateway.domain.image import ImageAction, ImagePlan, Why
+from gateway.domain.image import ImageAction, ImageInfo, ImagePlan, Why
 from gateway.domain.outcome import Reason
 from gateway.domain.request import VisionRequest
-from gateway.imaging.limits import job_bytes
+from gateway.imaging.limits import ImageLimits, job_bytes
+from gateway.imaging.probe import probe
 from gateway.imaging.workers import needs_decode
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.models.configure import configured_model
 from gateway.models.processor_config import ModelFiles, read_model_folder
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.exchange import Exchange, Policies
-from gateway.pipeline.story import Plan, parse, price, refuse_for_good
+from gateway.pipeline.planning import Plan
+from gateway.pipeline.story import parse, price, refuse_for_good
 from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of
 from gateway.server.door import Arrival, refuse_length
 from gateway.settings import Settings
+from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.routes import classify
 
 _NEVER_FITS = {Reason.NEVER_FITS_CONTEXT, Reason.NEVER_FITS_KV, Reason.NEVER_FITS_ENCODER}
@@ -38,12 +41,23 @@ class Assumptions:
     endpoint: str = "/v1/chat/completions"
 
 
+class OfflineLooker:
+    """Headers are read without workers; no image was served before, so none needs a name."""
+
+    async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo:
+        return probe(file, limits, param)
+
+    async def digest(self, file: EncodedFile) -> bytes:  # noqa: ARG002 - the protocol's
+        return b""
+
+
 @dataclass(frozen=True, slots=True)
 class OfflineRules:
     """What the story's pure steps need."""
 
     policies: Policies
     models: ModelTable
+    looker: OfflineLooker
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +131,7 @@ def estimate_request(body: bytes, settings: Settings, assumed: Assumptions) -> E
             raise exchange.route.refusal
         refuse_length(Arrival(content_length=len(body)), body_limits_of(settings, budgets).max_bytes)
         request = parse(exchange)
-        rules = OfflineRules(policies_of(settings, budgets), _models(settings, assumed, request.model))
+        rules = OfflineRules(policies_of(settings, budgets), _models(settings, assumed, request.model), OfflineLooker())
         plan, cost = asyncio.run(price(rules, exchange, request))
         priced = _priced(settings, assumed, rules, request, plan, cost)
         refuse_for_good(rules, exchange, cost)

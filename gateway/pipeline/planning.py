@@ -1,0 +1,148 @@
+"""Steps 3 and 4 of the story: headers of the images are looked at, and what becomes of each is decided.
+
+The decisions are domain/trim.py's and domain/resize.py's; here they get what they need, in the right order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gateway.domain.cost import text_bounds
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.image import ImagePlan
+from gateway.domain.quantities import Bounds
+from gateway.domain.request import ImageRef, VisionRequest
+from gateway.domain.resize import ResizePolicy, plan_images, shrink_to_context
+from gateway.domain.trim import ContextRoom, TrimPlan, TrimPolicy, TrimReason, last_turn, plan_trim
+from gateway.domain.vision.base import ImageTokens, UnservableImageError, VisionFamily
+from gateway.models.served import ServedModel
+from gateway.pipeline.exchange import Exchange, Rules
+from gateway.pipeline.rewriting import ImageSource
+from gateway.wire.data_url import read_data_url
+
+# vLLM's own limit where nobody set one (config/multimodal.py); also what keeps a body of tiny images from being worth
+# minutes of looking.
+_MOST_IMAGES = 999
+_TRIM_BYTES_PER_TOKEN = 3.0
+
+
+class Plan(NamedTuple):
+    """What is to be done.
+
+    `sources` beside `plans`, one for each image that stays; ordinals of those that go, the rule that asked for the
+    most, and the tokens that they would have cost, as far as they were looked at.
+    """
+
+    sources: tuple[ImageSource, ...] = ()
+    plans: tuple[ImagePlan, ...] = ()
+    trimmed: tuple[int, ...] = ()
+    trim_reason: TrimReason | None = None
+    trimmed_tokens: int = 0
+
+
+async def plan_request(
+    rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, text: Bounds
+) -> Plan:
+    """Which images go and how large the others are sent.
+
+    What the count rule drops is not looked at: an old picture that is damaged must not end the conversation.
+    Raises GatewayError with the image's path.
+    """
+    if not request.images:
+        return Plan()
+    _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
+    trim = _trim_policy(rules)
+    by_count = plan_trim(request.messages, [0] * len(request.images), None, trim)
+    staying = [ref for ref in request.images if ref.ordinal not in set(by_count.dropped)]
+    sources = await _look_at(rules, exchange.body, staying)
+    if model.is_assumed:
+        plans = tuple(_unchanged(source, model.family) for source in sources)
+        return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
+    resize = _resize_policy(rules, exchange.resize_preset)
+    plans = plan_images([s.info for s in sources], [s.ref for s in sources], resize, model.family)
+    room = _context_room(rules, request, model, text)
+    if room is None:
+        return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
+    return _fitted(request, model.family, sources, plans, room, (by_count, trim, resize))
+
+
+def _fitted(
+    request: VisionRequest,
+    family: VisionFamily,
+    sources: Sequence[ImageSource],
+    plans: Sequence[ImagePlan],
+    room: ContextRoom,
+    rules: tuple[TrimPlan, TrimPolicy, ResizePolicy],
+) -> Plan:
+    """The plan with more of the old images left out where the context asks for it."""
+    by_count, trim, resize = rules
+    prices = dict.fromkeys(range(len(request.images)), 0)
+    prices |= {plan.ordinal: family.tokens(plan.target).prompt for plan in plans}
+    by_context = plan_trim(request.messages, list(prices.values()), room, trim)
+    dropped = {*by_count.dropped, *by_context.dropped}
+    kept = tuple(plan for plan in plans if plan.ordinal not in dropped)
+    return Plan(
+        tuple(source for source in sources if source.ref.ordinal not in dropped),
+        shrink_to_context(kept, room, resize, family),
+        tuple(sorted(dropped)),
+        by_context.reason,
+        sum(prices[ordinal] for ordinal in dropped),
+    )
+
+
+async def _look_at(rules: Rules, body: bytes | bytearray, refs: Sequence[ImageRef]) -> list[ImageSource]:
+    """Headers only; and the hash, which is wanted later too where every image is verified."""
+    sources = []
+    for ref in refs:
+        url = read_data_url(body, ref)
+        info = await rules.looker.look(url.file, rules.policies.images, ref.param)
+        digest = await rules.looker.digest(url.file) if rules.policies.verifies_all else None
+        sources.append(ImageSource(ref, url, info, digest))
+    return sources
+
+
+def _unchanged(source: ImageSource, family: VisionFamily) -> ImagePlan:
+    """For a model whose family is a guess: its price is one too, and what the model can see is not known."""
+    size = source.info.size
+    plan = ImagePlan(source.ref.ordinal, source.info, size, 0, 0)
+    tokens = image_cost(plan, family).placeholder
+    return replace(plan, tokens=tokens, tokens_before=tokens)
+
+
+def image_cost(plan: ImagePlan, family: VisionFamily) -> ImageTokens:
+    """What the image costs as planned. One that only a guessed family would refuse costs the most of that family."""
+    try:
+        return family.tokens(plan.target)
+    except UnservableImageError:
+        most = family.max_image_tokens
+        return ImageTokens(most, family.markers, most, plan.target)
+
+
+def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
+    images = sum(len(message.images) for message in last_turn(request.messages))
+    if most is not None and images > most:
+        raise GatewayError(
+            Code.TOO_MANY_IMAGES,
+            f"The last turn has {images} images and the limit is {most} (images.max_per_turn). Send fewer at once.",
+            param="messages",
+        )
+
+
+def _trim_policy(rules: Rules) -> TrimPolicy:
+    return replace(rules.policies.trim, image_limit=rules.models.engine.image_limit.value or _MOST_IMAGES)
+
+
+def _resize_policy(rules: Rules, asked: str | None) -> ResizePolicy:
+    policy = replace(rules.policies.resize, encoder_budget=rules.models.engine.encoder_tokens.value)
+    return policy.for_request(asked)
+
+
+def _context_room(rules: Rules, request: VisionRequest, model: ServedModel, text: Bounds) -> ContextRoom | None:
+    limits = rules.models.limits(model)
+    known = [limit for limit in (limits.max_model_len, limits.kv_pool_tokens) if limit is not None]
+    if not known or request.truncate_prompt_tokens is not None:
+        return None
+    # A learned ratio moves; what is trimmed must not move with it, or the kept prefix changes from turn to turn.
+    is_exact = text.lower == text.upper
+    fixed = text if is_exact else text_bounds(request.text_bytes, len(request.messages), _TRIM_BYTES_PER_TOKEN)
+    return ContextRoom(min(known), fixed.expected, request.max_tokens, len(rules.policies.trim.marker.encode()))
