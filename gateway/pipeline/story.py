@@ -109,7 +109,11 @@ def cost_of(
         output_tokens=model.output.tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
         limits=limits,
         body_bytes=exchange.body_bytes,
-        served=[image.ordinal for image, sent in zip(plan.plans, exchange.sent_images, strict=True) if sent in lately],
+        served=[
+            source.ref.ordinal
+            for source, image in zip(plan.sources, plan.plans, strict=True)
+            if (source.digest, image.target) in lately
+        ],
     )
 
 

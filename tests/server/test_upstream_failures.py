@@ -179,7 +179,11 @@ class TestUpstreamFails:
 
 async def test_an_encoder_budget_that_the_upstream_names_is_kept_to_from_then_on():
     async def too_large(visit):
-        text = "The image item with length 400 exceeds the pre-allocated encoder cache size 100."
+        text = (
+            "The decoder prompt contains a(n) image item with 400 embedding tokens, which exceeds the pre-allocated "
+            "encoder cache size 100. Please reduce the input size or increase the encoder cache size by setting "
+            "--limit-mm-per-prompt at startup."
+        )
         await refuse_with(visit, "400 Bad Request", json.dumps({"error": {"message": text}}).encode())
 
     photo = image(data_url(encoded(picture(560, 560))))
