@@ -49,7 +49,7 @@ system: ## install the Debian packages that tests marked `system` need (root)
 
 .PHONY: bench
 bench: $(VENV)/.installed ## measure the gateway beside other proxies; prints ratios of one run
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --with litellm,vllm-router $(BENCH_FLAGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff: rules and format
