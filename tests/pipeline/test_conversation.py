@@ -50,6 +50,7 @@ async def test_a_picture_that_the_engine_has_answered_for_is_not_charged_again()
         model_server(patiently) as upstream,
         live_gateway(upstream.base_url, budget={"kv_blocks": 1000, "encoder_tokens": 1000}) as gateway,
     ):
+        await gateway.until_up()  # a server that comes up has empty caches, whatever was sent before
         for turn in (1, 1, 2):
             may_answer.clear()
             asked = asyncio.create_task(gateway.http.post(CHAT, json=conversation(SOUND[:turn]) | {"stream": True}))
