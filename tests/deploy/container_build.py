@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 SUITE = "bookworm"
 BASE = "localhost/base:bookworm"
-LEFT_OUT = ("./dev/", "./var/cache/apt/archives/", "./var/lib/apt/lists/")
+PACKAGES = ("?essential", "python3", "python3-venv")
+MERGED = ("bin", "sbin", "lib", "lib64")  # Debian 12 keeps these under /usr
 
 
 class Buildah:
@@ -48,26 +50,49 @@ class Buildah:
 
 
 def debian_archive(cache: pathlib.Path) -> pathlib.Path:
-    """A minimal Debian with python3 and venv as a tar file, made once and kept in `cache`."""
+    """A minimal Debian with python3 and venv as a tar file, made once and kept in `cache`.
+
+    The packages come through this machine's apt, which has its own ways of trusting its mirror; debootstrap, with
+    its own, refused mirrors that apt works with. They are unpacked, not configured: python needs no more.
+    """
     archive = cache / f"{SUITE}.tar"
     if not archive.exists():
-        tree = cache / SUITE
-        shutil.rmtree(tree, ignore_errors=True)
-        cache.mkdir(parents=True, exist_ok=True)
-        packages = "--include=python3,python3-venv,ca-certificates"
-        subprocess.run(["debootstrap", "--variant=minbase", packages, SUITE, str(tree), _debian_mirror()], check=True)
-        partial = archive.with_suffix(".partial")
-        with tarfile.open(partial, "w") as tar:
-            tar.add(tree, ".", filter=lambda member: None if f"{member.name}/".startswith(LEFT_OUT) else member)
+        with tempfile.TemporaryDirectory(dir=_made(cache)) as folder:
+            tree = _made(pathlib.Path(folder, "tree"))
+            _unpack(_downloaded(pathlib.Path(folder)), tree)
+            partial = archive.with_suffix(".partial")
+            with tarfile.open(partial, "w") as tar:
+                tar.add(tree, ".")
         partial.rename(archive)
-        shutil.rmtree(tree)
     return archive
 
 
-def _debian_mirror() -> str:
-    """Where this machine's apt takes the suite from."""
-    targets = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {SUITE}"]
-    return subprocess.run(targets, capture_output=True, text=True, check=True).stdout.split()[0]
+def _made(folder: pathlib.Path) -> pathlib.Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _downloaded(folder: pathlib.Path) -> Sequence[pathlib.Path]:
+    """The packages and all they need, as for a machine on which nothing is installed."""
+    nothing = folder / "status"
+    nothing.touch()
+    archives = folder / "archives"
+    _made(archives / "partial")
+    options = ["-o", f"Dir::State::status={nothing}", "-o", f"Dir::Cache::archives={archives}"]
+    wanted = ["--download-only", "--yes", "-qq", "--no-install-recommends", *PACKAGES]
+    subprocess.run(["apt-get", "install", *options, *wanted], check=True)
+    return sorted(archives.glob("*.deb"))
+
+
+def _unpack(packages: Sequence[pathlib.Path], tree: pathlib.Path) -> None:
+    for name in MERGED:
+        _made(tree / "usr" / name)
+        (tree / name).symlink_to(f"usr/{name}")
+    for package in packages:
+        files = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], check=True, stdout=subprocess.PIPE)
+        subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", str(tree)], check=True, input=files.stdout)
+    for name in ("passwd", "group"):
+        shutil.copy(tree / "usr/share/base-passwd" / f"{name}.master", tree / "etc" / name)
 
 
 def build_base(buildah: Buildah, archive: pathlib.Path) -> None:

@@ -16,7 +16,7 @@ from tests.deploy.container_build import Buildah, build_base, build_project, deb
 from tests.support.processes import free_port, wait_until_ready
 
 # One group: processes that share the tests would each build the image.
-pytestmark = [pytest.mark.system("buildah", "debootstrap", root=True), pytest.mark.xdist_group("image")]
+pytestmark = [pytest.mark.system("buildah", root=True), pytest.mark.xdist_group("image")]
 
 PROJECT = pathlib.Path(__file__).parents[2]
 IMAGE = "localhost/vlm-gateway:test"
@@ -28,7 +28,7 @@ def buildah():
     # Not under tmp_path: pytest keeps the last three of those, a gigabyte each.
     with tempfile.TemporaryDirectory(prefix="vlm-gateway-image-") as folder:
         buildah = Buildah(pathlib.Path(folder))
-        build_base(buildah, debian_archive(PROJECT / ".cache" / "debootstrap"))
+        build_base(buildah, debian_archive(PROJECT / ".cache" / "debian"))
         build_project(buildah, PROJECT, pathlib.Path(folder), IMAGE)
         yield buildah
 
