@@ -19,11 +19,13 @@ _DONE = b"\ndata: [DONE]"
 _DONE_BYTES = len(_DONE) + len(b"\n\n")
 # Old events are forgotten now and then, not with every chunk: a search per event would cost more than the event.
 _TAIL_BYTES = 8192
+# Far more than usage or an error takes. A longer event is not kept, so that one without end costs no memory.
+_LONGEST_EVENT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StreamError:
-    """An error that upstream wrote into a stream that had begun; `status` is its `code`, None if it is no number."""
+    """An error that upstream wrote into a stream that had begun; `status` is its `code`, None if that is no error's."""
 
     message: str
     status: int | None
@@ -52,13 +54,14 @@ class StreamObserver:
         self._starts = 0
         self._border = b"\n\n"
         self._tail = bytearray(b"\n")
+        self._forget_at_bytes = _TAIL_BYTES
 
     def feed(self, chunk: bytes) -> None:
         """Look at the next chunk."""
         self._starts += chunk.count(_EVENT) + (self._border + chunk[:_BORDER_BYTES]).count(_EVENT)
         self._border = (self._border + chunk[-_BORDER_BYTES:])[-_BORDER_BYTES:]
         self._tail += chunk
-        if len(self._tail) > _TAIL_BYTES:
+        if len(self._tail) > self._forget_at_bytes:
             self._forget_old_events()
 
     @property
@@ -88,14 +91,20 @@ class StreamObserver:
         for event in self._parsed():
             if event.error is not None:
                 code = event.error.code
-                return StreamError(event.error.message, code if isinstance(code, int) else None)
+                status = code if isinstance(code, int) and 400 <= code < 600 else None
+                return StreamError(event.error.message, status)
         return None
 
     def _forget_old_events(self) -> None:
-        """Keep the last two events, however long they are."""
-        last = self._tail.rfind(_EVENT)
-        before = self._tail.rfind(_EVENT, 0, max(last, 0))
-        del self._tail[: max(before, 0)]
+        """Keep the last two events, as far as they are not too long."""
+        last = max(self._tail.rfind(_EVENT), 0)
+        before = self._tail.rfind(_EVENT, max(last - _LONGEST_EVENT_BYTES, 0), last)
+        if len(self._tail) - last > _LONGEST_EVENT_BYTES:
+            del self._tail[:-_DONE_BYTES]
+        else:
+            del self._tail[: last if before < 0 else before]
+        # The next search only when the tail has doubled: searching with every chunk would be quadratic.
+        self._forget_at_bytes = max(_TAIL_BYTES, 2 * len(self._tail))
 
     def _parsed(self) -> list[_Event]:
         """The last two events, newest first, as far as they are whole JSON."""
@@ -103,7 +112,7 @@ class StreamObserver:
         for event in reversed(self._tail.split(_EVENT)[1:][-2:]):
             try:
                 parsed.append(_decoder.decode(event))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue
         return parsed
 

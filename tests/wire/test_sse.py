@@ -31,6 +31,9 @@ USAGE = {
 }
 
 
+forget = StreamObserver._forget_old_events
+
+
 def observe(*chunks):
     observer = StreamObserver()
     for chunk in chunks:
@@ -112,6 +115,37 @@ def test_one_long_event_is_kept_whole():
     )
     observer = observe(*(event[start : start + 1000] for start in range(0, len(event), 1000)), b"data: [DONE]\n\n")
     assert (observer.events, observer.is_done, observer.usage) == (1, True, Usage(1, 2))
+
+
+@pytest.mark.parametrize("chunk_bytes", [1_000, 300_000])
+def test_an_event_without_end_costs_no_memory_and_hides_no_later_one(chunk_bytes):
+    observer = observe(b'data: {"x":"', *[b"x" * chunk_bytes] * 500)
+    assert (observer.events, observer.is_done, observer.usage) == (1, False, None)
+    assert len(observer._tail) < 600_000
+    observer.feed(b'"}\n\n' + STREAMS["include_usage"])
+    assert (observer.events, observer.is_done, observer.usage) == (7, True, Usage(109, 4))
+
+
+def test_an_event_without_end_is_not_searched_with_every_chunk(monkeypatch):
+    searches = []
+    monkeypatch.setattr(
+        StreamObserver, "_forget_old_events", lambda self: searches.append(len(self._tail)) or forget(self)
+    )
+    observe(b'data: {"x":"', *[b"x"] * 100_000)
+    assert len(searches) < 10
+
+
+@pytest.mark.parametrize("field", [b"usage", b"error", b"other"])
+@pytest.mark.parametrize("deep", [b"[" * 2_000, b"[" * 2_000 + b"]" * 2_000, b'{"x":' * 2_000])
+def test_no_depth_of_an_event_is_a_fault(field, deep):
+    observer = observe(b'data: {"%s":%s}\n\ndata: [DONE]\n\n' % (field, deep))
+    assert (observer.usage, observer.error, observer.is_done) == (None, None, True)
+
+
+@pytest.mark.parametrize("code", [-1, 0, 200, 399, 600, 10**18, 10**40, '"400"', "null"])
+def test_a_code_that_is_no_status_of_an_error_is_none(code):
+    observer = observe(b'data: {"error":{"message":"x","code":%s}}\n\n' % str(code).encode())
+    assert observer.error is None or observer.error == StreamError("x", None)
 
 
 def test_an_error_event_ends_the_stream():
