@@ -2,8 +2,12 @@
 
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+
+# No prompt and no answer is longer: what says so teaches nothing.
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +21,8 @@ class Usage:
 class WireUsage(msgspec.Struct, gc=False):
     """`usage` as it stands in the JSON; embeddings leave `completion_tokens` out."""
 
-    prompt_tokens: int
-    completion_tokens: int | None = None
+    prompt_tokens: _Tokens
+    completion_tokens: _Tokens | None = None
 
     def as_usage(self) -> Usage:
         return Usage(self.prompt_tokens, self.completion_tokens or 0)
@@ -41,7 +45,7 @@ def usage_of(body_tail: bytes) -> Usage | None:
     """
     try:
         usage = _whole_decoder.decode(body_tail).usage
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _usage_in(body_tail)
     return usage.as_usage() if usage else None
 
@@ -54,5 +58,5 @@ def _usage_in(body_tail: bytes) -> Usage | None:
     try:
         value, _ = _json_decoder.raw_decode(text)
         return msgspec.convert(value, WireUsage).as_usage()
-    except (json.JSONDecodeError, msgspec.ValidationError):
+    except (ValueError, RecursionError):
         return None

@@ -46,7 +46,7 @@ def learn_from_error(status: int, body: bytes) -> LearnedLimits | None:
         return None
     try:
         return learn_from_message(_decoder.decode(body).error.message)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

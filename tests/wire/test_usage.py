@@ -30,7 +30,20 @@ def test_text_of_the_answer_is_not_mistaken_for_usage():
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b'{"usage":null}', b'{"usage":{"prompt_tokens":"x"}}', b'{"usage":{"prompt_to', b'"usage":\xff', b'"usage":'],
+    [
+        b'{"usage":{"prompt_tokens":-1}}',
+        b'{"usage":{"prompt_tokens":9223372036854775807}}',
+        b'{"usage":{"prompt_tokens":1,"x":' + b"[" * 5_000,
+        b'{"usage":' + b'{"x":' * 1_500 + b"1" + b"}" * 1_501,
+        b'text","usage":' + b'{"x":' * 1_500 + b"1" + b"}" * 1_501,
+        b'text","usage":{"prompt_tokens":' + b"9" * 5_000 + b"}}",
+        b"",
+        b'{"usage":null}',
+        b'{"usage":{"prompt_tokens":"x"}}',
+        b'{"usage":{"prompt_to',
+        b'"usage":\xff',
+        b'"usage":',
+    ],
 )
 def test_what_cannot_be_read_is_unknown(body):
     assert usage_of(body) is None

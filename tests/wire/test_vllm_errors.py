@@ -29,6 +29,10 @@ def test_other_shapes_teach_nothing(body):
     assert learn_from_error(400, body) is None
 
 
+def test_no_depth_is_a_fault():
+    assert learn_from_error(400, b'{"error":{"message":"x","y":' + b"[" * 5_000) is None
+
+
 def test_an_error_inside_a_stream_is_only_a_text():
     message = REFUSALS["item_over_encoder_cache"]["body"]["error"]["message"]
     assert learn_from_message(message) == LearnedLimits(encoder_cache_size=2048)
