@@ -177,7 +177,7 @@ def as_gateway_error(error: UpstreamError, engine: Engine) -> GatewayError:
         )
     if isinstance(error, UpstreamTimeoutError):
         return GatewayError(Code.UPSTREAM_TIMEOUT, f"The model server was silent for too long: {error}")
-    return GatewayError(Code.UPSTREAM_ERROR, f"The model server broke off: {error}")
+    return GatewayError(Code.UPSTREAM_ERROR, f"The model server gave no whole answer: {error}.")
 
 
 async def _all_of(jobs: Sequence[Coroutine[None, None, Prepared | None]]) -> list[Prepared | None]:

@@ -1,5 +1,6 @@
 """One request under way: which connection of aiohttp's pool serves it, and what its failing means."""
 
+import re
 from contextvars import ContextVar
 from weakref import WeakSet
 
@@ -63,7 +64,14 @@ class Call:
             return UpstreamTimeoutError(self._verdict)
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             return UpstreamDownError("no connection could be made")
+        if isinstance(error, aiohttp.ClientResponseError):
+            return UpstreamBrokenError(f"what came is not HTTP ({_without_quote(error.message)})")
         return UpstreamBrokenError(f"the connection broke ({type(error).__name__})")
+
+
+def _without_quote(message: str) -> str:
+    """The parser's verdict less the bytes of the answer that it quotes, on the same line or below."""
+    return re.split(r":\s|:$", message.strip(), maxsplit=1)[0]
 
 
 current_call: ContextVar[Call] = ContextVar("current_call")

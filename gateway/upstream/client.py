@@ -24,6 +24,7 @@ __all__ = ["Answer", "ClientStatistics", "Segment", "UpstreamClient", "UpstreamT
 Segment = bytes | bytearray | memoryview
 
 SLICE_BYTES = 256 * 1024
+_OK, _REDIRECT, _REFUSAL, _BEYOND = 200, 300, 400, 600  # where kinds of statuses begin; the last kind is none
 _NO_AUTOMATIC_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
@@ -146,11 +147,10 @@ class UpstreamClient:
             gap_seconds=self._timeouts.gap_seconds,
             on_end=self._end,
         )
-        if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
+        if not _OK <= response.status < _REDIRECT and not _REFUSAL <= response.status < _BEYOND:
             answer.abort()
-            failure = UpstreamBrokenError(f"a redirect ({response.status}) came instead of an answer")
             self._failed[UpstreamBrokenError] += 1
-            raise failure  # its Location names vLLM's own host, which is not the client's business
+            raise _no_answer(response.status)
         return answer
 
     def _session(self, *, is_pooling: bool) -> aiohttp.ClientSession:
@@ -165,6 +165,13 @@ class UpstreamClient:
         )
         session._retry_connection = False  # noqa: SLF001  aiohttp repeats a GET by itself, on any connection
         return session
+
+
+def _no_answer(status: int) -> UpstreamBrokenError:
+    """Of a redirect nothing is passed on: its Location names vLLM's own host, which is not the client's business."""
+    if _REDIRECT <= status < _REFUSAL:
+        return UpstreamBrokenError(f"a redirect ({status}) came instead of an answer")
+    return UpstreamBrokenError(f"its status {status} is none that ends an HTTP request")
 
 
 async def _request(
