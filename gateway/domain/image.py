@@ -40,7 +40,8 @@ class ImageInfo:
     `stored` is the size in the file, `size` the one after EXIF orientation: the one that token counts use.
     `file_bytes` counts the decoded file, not its base64. `why` holds the reasons for encoding it anew that the header
     already shows; others (trailing bytes) only show when the file is decoded. `is_lossy` decides the output kind.
-    `is_progressive`: decoding takes memory for every stored pixel, at whatever scale.
+    `is_progressive`: decoding takes memory for every stored pixel, at whatever scale. `extra_bytes`: memory that
+    decoding takes beside what each pixel of the format takes.
     """
 
     format: ImageFormat
@@ -52,6 +53,7 @@ class ImageInfo:
     is_lossy: bool
     why: frozenset[Why] = frozenset()
     is_progressive: bool = False
+    extra_bytes: int = 0
 
 
 class ImageAction(StrEnum):

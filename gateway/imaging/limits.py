@@ -93,9 +93,10 @@ def bytes_for_pixels(
 
 def worst_job_bytes(info: ImageInfo) -> int:
     """What no `job_bytes` of this image exceeds, whatever its whole file shows, for targets up to its own size."""
-    return info.file_bytes + bytes_for_pixels(
+    for_pixels = bytes_for_pixels(
         info.stored.pixels, info.format, is_progressive=info.is_progressive, is_lossy=info.is_lossy
     )
+    return info.file_bytes + info.extra_bytes + for_pixels
 
 
 def look_bytes(image_format: ImageFormat | None, file_bytes: int) -> int:
@@ -136,6 +137,7 @@ def job_bytes(info: ImageInfo, target: Size | None) -> int:
             decoded_pixels * _held_bytes_per_pixel(info.format, is_converted=is_converted)
             + target.pixels * _encoder_bytes_per_pixel(is_lossy=info.is_lossy),
         )
+    needed += info.extra_bytes
     if info.is_progressive:
         needed += stored_pixels * PROGRESSIVE_BYTES_PER_PIXEL
     return int(info.file_bytes + needed + min(_MAX_FIXED_BYTES, _FIXED_BYTES_PER_PIXEL * stored_pixels))

@@ -257,4 +257,5 @@ def _describe(header: Header, file_bytes: int) -> ImageInfo:
         is_lossy=header.is_lossy,
         why=header.why | {Why.ORIENTATION} if is_turned else header.why,
         is_progressive=header.is_progressive,
+        extra_bytes=header.extra_bytes,
     )

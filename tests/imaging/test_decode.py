@@ -94,6 +94,16 @@ def test_a_progressive_picture_cut_between_scans_is_refused():
         verify(file[:last_scan], info_of(file))
 
 
+def test_a_jpeg_of_endless_scans_is_not_decoded(monkeypatch):
+    """Ten bytes each, and each makes the decoder visit all blocks: a minute for 200 KB."""
+    file = encoded(picture(400, 300), "JPEG", progressive=True)
+    bomb = file[:-2] + bytes.fromhex("ffda 0008 01 0100 013f10") * 12_000 + file[-2:]
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("pixels were asked for"))
+    with pytest.raises(GatewayError, match=r"it has more than 100 scans, .*; encode it anew") as caught:
+        verify(bomb, info_of(bomb))
+    assert caught.value.code is Code.IMAGE_PARSE_ERROR
+
+
 def test_a_jpeg_is_looked_at_in_an_eighth():
     file = encoded(picture(800, 600), "JPEG")
 

@@ -116,6 +116,14 @@ def test_progressive_scans_are_paid_for_at_every_scale():
     assert progressive - plain == 6.5 * TWELVE.pixels
 
 
+def test_what_a_header_shows_beside_pixels_is_paid_for():
+    plain = info(ImageFormat.TIFF)
+    tiled = replace(plain, extra_bytes=1000)
+
+    assert job_bytes(tiled, SMALL) - job_bytes(plain, SMALL) == 1000
+    assert worst_job_bytes(tiled) - worst_job_bytes(plain) == 1000
+
+
 def test_conversions_and_lossless_output_are_paid_for():
     """Either the conversion is the peak, or the encoder, when what was converted is gone."""
     looked_at = job_bytes(info(ImageFormat.PNG), None)

@@ -85,6 +85,7 @@ def test_a_profile_that_inflates_is_refused_in_little_memory(tmp_path):
     ("file_format", "options", "sides"),
     [
         ("JPEG", {"progressive": True, "subsampling": "4:4:4"}, ()),
+        ("JPEG", {"progressive": True, "subsampling": "4:4:4", "mode": "CMYK"}, ()),
         ("JPEG", {}, (504, 364)),
         ("JPEG", {"orientation": 6}, ()),
         ("JPEG", {"orientation": 6}, (1199, 1599)),
@@ -110,3 +111,13 @@ def test_a_decode_takes_no_more_than_it_is_charged(tmp_path, file_format, option
 
     assert code == "shown"
     assert peak <= charged
+
+
+def test_a_jpeg_of_a_scan_for_each_colour_is_charged_for_its_coefficients(tmp_path):
+    file = encoded(Image.new("RGB", (1600, 1200)), "JPEG", subsampling="4:4:4")
+    start = file.index(b"\xff\xda")
+    scan = b"\xff\xda\x00\x08\x01%c\x00\x00\x3f\x00" + file[start + 14 : -2]
+    code, peak, charged = measured(tmp_path, file[:start] + b"".join(scan % n for n in (1, 2, 3)) + b"\xff\xd9")
+
+    assert code == "shown"
+    assert 6 * 1600 * 1200 < peak <= charged

@@ -50,6 +50,7 @@ class Header:
 
     `frames` is exact where the header shows it and otherwise 2 for "more than one". `why` leaves out orientation.
     `is_progressive`: a decoder keeps the coefficients of every stored pixel, at whatever scale it decodes.
+    `extra_bytes`: memory that decoding takes beside what each pixel of the format takes.
     """
 
     format: ImageFormat
@@ -59,6 +60,7 @@ class Header:
     frames: int = 1
     why: frozenset[Why] = frozenset()
     is_progressive: bool = False
+    extra_bytes: int = 0
 
 
 def need(data: bytes, end: int) -> None:

@@ -24,6 +24,12 @@ _MPF_IMAGES_TAG = 0xB001
 _UNSIGNED_LONG = 4
 _PADDING = re.compile(rb"\xff*")
 _END_MARKER = re.compile(rb"\xff\xd9")
+_MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_EOI = 0xD9
+MAX_SCANS = 100
+"""Encoders write about ten. Each costs a visit of every block, and a scan of ten bytes is a whole one."""
+_MAX_EXIF_SEGMENTS = 64
+_CMYK_COEFFICIENT_BYTES = 2
 
 
 @dataclass(slots=True)
@@ -51,8 +57,9 @@ class _Segments:
 def read_jpeg(data: bytes, steps: Steps) -> Header:
     """Raises ShortHeaderError, BrokenHeaderError, TooManyStepsError."""
     segments = _Segments()
+    scan_start = 0
     try:
-        _read_to_scan(data, segments, steps)
+        scan_start = _read_to_scan(data, segments, steps)
     except BrokenHeaderError:
         # Behind the frame header only orientation could follow; whether the rest can be decoded shows in decoding.
         if not segments.frame:
@@ -63,14 +70,19 @@ def read_jpeg(data: bytes, steps: Steps) -> Header:
     bits, components = frame[0], frame[5]
     if bits != 8 or components not in {1, 3, 4}:
         raise BrokenHeaderError(f"{components} components of {bits} bits are not supported")
+    if len(segments.exif) > _MAX_EXIF_SEGMENTS:  # Pillow copies all of it with each further one
+        raise BrokenHeaderError(f"its EXIF is in {len(segments.exif)} segments, at most {_MAX_EXIF_SEGMENTS} are read")
+    size = Size(int.from_bytes(frame[3:5], "big"), int.from_bytes(frame[1:3], "big"))
+    is_progressive = not _is_only_scan(data, scan_start, segments)
     return Header(
         ImageFormat.JPEG,
-        Size(int.from_bytes(frame[3:5], "big"), int.from_bytes(frame[1:3], "big")),
+        size,
         is_lossy=True,
         orientation=orientation(b"".join(segments.exif), segments.xmp, steps) if segments.exif or segments.xmp else 1,
         frames=segments.pictures,
         why=_reasons(components, segments.pictures),
-        is_progressive=segments.frame_marker not in _BASELINE,
+        is_progressive=is_progressive,
+        extra_bytes=_CMYK_COEFFICIENT_BYTES * size.pixels if is_progressive and components == 4 else 0,
     )
 
 
@@ -97,21 +109,46 @@ def end_of_picture(file: bytes) -> int:
 def end_of_only_scan(file: bytes) -> int | None:
     """Offset of the end marker behind a scan that holds the whole picture; None where there is no such scan or marker.
 
-    Progressive files have several scans, and so may others.
+    Progressive files have several scans, and so may others. Raises BrokenHeaderError for more than MAX_SCANS of them,
+    or if there is more between them than in any true file.
     """
     segments = _Segments()
+    steps = Steps()
     try:
-        scan_start = _read_to_scan(file, segments, Steps())
-    except (BrokenHeaderError, ShortHeaderError, TooManyStepsError):
+        scan_start = _read_to_scan(file, segments, steps)
+        if not _is_only_scan(file, scan_start, segments):
+            _check_scans(file, scan_start, steps)
+            return None
+    except ShortHeaderError:
         return None
+    except TooManyStepsError as error:
+        raise BrokenHeaderError(f"it is made of more than {Steps.ALL} parts") from error
+    match = _END_MARKER.search(file, scan_start)
+    return match.start() if match else None
+
+
+def _is_only_scan(data: bytes, scan_start: int, segments: _Segments) -> bool:
+    """Whether a decoder needs no memory for the coefficients of the whole picture: its first scan has them all."""
     # A scan header: marker, length, number of components, two bytes for each of them, three more.
     components = segments.frame[5:6]
     count_at = scan_start - 4 - 2 * int.from_bytes(components, "big")
-    is_whole = (file[count_at - 4 : count_at - 2], file[count_at : count_at + 1]) == (_SCAN, components)
-    if segments.frame_marker not in _BASELINE or not is_whole:
-        return None
-    match = _END_MARKER.search(file, scan_start)
-    return match.start() if match else None
+    is_whole = (data[count_at - 4 : count_at - 2], data[count_at : count_at + 1]) == (_SCAN, components)
+    return segments.frame_marker in _BASELINE and is_whole
+
+
+def _check_scans(file: bytes, position: int, steps: Steps) -> None:
+    """Counts scans as the decoder meets them; an end marker's bytes inside a segment end nothing."""
+    scans = 1
+    while match := _MARKER_IN_SCAN.search(file, position):
+        steps.take()
+        marker, position = file[match.end() - 1], match.end()
+        if marker == _EOI:
+            return
+        if marker in _WITH_BODY:
+            position += max(2, int.from_bytes(file[position : position + 2], "big"))
+        scans += marker == _SOS
+        if scans > MAX_SCANS:
+            raise BrokenHeaderError(f"it has more than {MAX_SCANS} scans, encoders write about ten; encode it anew")
 
 
 def _read_to_scan(data: bytes, segments: _Segments, steps: Steps) -> int:

@@ -7,10 +7,12 @@ from PIL import Image
 from gateway.domain.geometry import Size
 from gateway.domain.image import Why
 from gateway.imaging.header.base import BrokenHeaderError, ShortHeaderError, Steps
-from gateway.imaging.header.jpeg import end_of_only_scan, end_of_picture, read_jpeg
+from gateway.imaging.header.jpeg import MAX_SCANS, end_of_only_scan, end_of_picture, read_jpeg
 from tests.support.pictures import encoded, picture
 
 PLAIN = encoded(picture(40, 30), "JPEG")
+PROGRESSIVE = encoded(picture(40, 30), "JPEG", progressive=True)
+EMPTY_SCAN = bytes.fromhex("ffda 0008 01 0100 013f00")
 
 
 def with_segment(file: bytes, marker: int, body: bytes) -> bytes:
@@ -27,7 +29,8 @@ def frame_at(file: bytes) -> int:
         (PLAIN, set(), False),
         (encoded(picture(40, 30, mode="L"), "JPEG"), set(), False),
         (encoded(picture(40, 30).convert("CMYK"), "JPEG"), {Why.MODE}, False),
-        (encoded(picture(40, 30), "JPEG", progressive=True), set(), True),
+        (PROGRESSIVE, set(), True),
+        (PLAIN.replace(bytes.fromhex("ffda 000c 03"), bytes.fromhex("ffda 0008 01")), set(), True),
     ],
 )
 def test_size_and_reasons(file, why, is_progressive):
@@ -54,6 +57,23 @@ def test_a_multi_picture_file_may_be_cmyk():
     cmyk = encoded(picture(40, 30).convert("CMYK"), "JPEG")
 
     assert read_jpeg(with_segment(cmyk, 0xE2, index), Steps()).why == {Why.FRAMES, Why.MODE}
+
+
+def test_only_coefficients_of_a_fourth_colour_are_extra():
+    cmyk = picture(40, 30).convert("CMYK")
+
+    assert read_jpeg(PROGRESSIVE, Steps()).extra_bytes == 0
+    assert read_jpeg(encoded(cmyk, "JPEG"), Steps()).extra_bytes == 0
+    assert read_jpeg(encoded(cmyk, "JPEG", progressive=True), Steps()).extra_bytes == 2 * 40 * 30
+
+
+def test_exif_in_very_many_segments_is_refused():
+    """Pillow copies all that came before with each of them."""
+    file = PLAIN
+    for _ in range(65):
+        file = with_segment(file, 0xE1, b"Exif\x00\x00" + bytes(20))
+    with pytest.raises(BrokenHeaderError, match="its EXIF is in 65 segments, at most 64 are read"):
+        read_jpeg(file, Steps())
 
 
 def test_a_damaged_picture_index_is_no_reason():
@@ -123,6 +143,39 @@ def test_the_end_of_a_scan_is_told_only_where_it_holds_the_whole_picture():
 
     assert end_of_only_scan(PLAIN + b"tail") == len(PLAIN) - 2
     assert end_of_only_scan(one_of_three) is None
-    assert end_of_only_scan(encoded(picture(40, 30), "JPEG", progressive=True)) is None
+    assert end_of_only_scan(PROGRESSIVE) is None
     assert end_of_only_scan(PLAIN[:-2]) is None
     assert end_of_only_scan(PLAIN[:start]) is None
+
+
+def with_scans(scans: bytes) -> bytes:
+    return PROGRESSIVE[:-2] + scans + PROGRESSIVE[-2:]
+
+
+def test_more_scans_than_any_encoder_writes_are_refused():
+    own = PROGRESSIVE.count(b"\xff\xda")
+    assert end_of_only_scan(with_scans(EMPTY_SCAN * (MAX_SCANS - own))) is None
+    with pytest.raises(BrokenHeaderError, match="it has more than 100 scans"):
+        end_of_only_scan(with_scans(EMPTY_SCAN * (MAX_SCANS - own + 1)))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        bytes.fromhex("fffe 0004 ffd9"),  # an end marker in a comment ends nothing
+        bytes.fromhex("ffd0 ff00 ffff"),
+        bytes.fromhex("fffe 0000"),
+    ],
+)
+def test_scans_are_counted_behind_whatever_stands_between_them(before):
+    with pytest.raises(BrokenHeaderError, match="it has more than 100 scans"):
+        end_of_only_scan(with_scans(before + EMPTY_SCAN * MAX_SCANS))
+
+
+def test_scans_behind_the_end_do_not_count():
+    assert end_of_only_scan(PROGRESSIVE + EMPTY_SCAN * MAX_SCANS) is None
+
+
+def test_endless_segments_between_scans_are_refused():
+    with pytest.raises(BrokenHeaderError, match="more than 16384 parts"):
+        end_of_only_scan(with_scans(bytes.fromhex("fffe 0002") * 17_000))
