@@ -2,7 +2,8 @@
 
 Ownership: a decode belongs to no request. It runs as a task of its own that the requests which want it wait for; one
 that leaves does not disturb the others. When all have left before a thread took it, it is dropped; once in a thread it
-runs to its end, its verdict is kept, and its bytes go back to the budget only then.
+runs to its end, its verdict is kept, and its bytes go back to the budget only then. Only the end of the process does
+not wait for it.
 
 Order: hash, cache, a look at the whole file, decoding; the last two each with an idle thread first and then bytes of
 the budget. Hashing and looking have threads of their own, so that a known picture never waits behind unknown ones.
@@ -15,7 +16,6 @@ is sent can count with beforehand.
 import asyncio
 import hashlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
 
@@ -29,6 +29,7 @@ from gateway.imaging.decode import verify
 from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
 from gateway.imaging.probe import glance, probe, recognise
 from gateway.imaging.render import ENCODER_ID, render
+from gateway.imaging.threads import DaemonThreads
 from gateway.imaging.verdicts import Damage, Prepared, Verdict, VerdictCache, VerdictKey
 from gateway.wire.encoded_file import EncodedFile
 
@@ -69,7 +70,7 @@ class _Crew:
     """Threads for one kind of work, and the semaphore that says whether one is idle."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self.pool = DaemonThreads(threads, name)
         self.idle = asyncio.Semaphore(threads)
         self.working = 0
 
@@ -152,10 +153,13 @@ class ImageWorkers:
         )
 
     async def close(self) -> None:
-        """Waits for the decodes on their way and lets the threads go."""
-        await asyncio.gather(*(flight.task for flight in self._flights.values()), return_exceptions=True)
-        self._decoders.pool.shutdown(wait=False)
-        self._lookers.pool.shutdown(wait=False)
+        """Drops what waits, leaves what runs in a thread behind, and lets the threads go."""
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._decoders.pool.close()
+        self._lookers.pool.close()
 
     async def _wait_for(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
         flight = self._flights.get(key)
