@@ -33,8 +33,7 @@ def _ceil_div(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
+class EngineLimits(NamedTuple):
     """What one engine can hold. None: unknown, and then neither enforced nor a reason for a 400.
 
     `kv_blocks` is vLLM's `num_gpu_blocks` less the one block it keeps for itself. `kv_groups` counts the groups of

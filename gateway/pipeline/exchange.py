@@ -1,7 +1,7 @@
 """One request on its way, and the parts that its story is played with. Values only; the steps are in story.py."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.cost import RequestCost
@@ -77,6 +77,9 @@ class Parts:
         return self.images
 
 
+_NOWHERE = Route(Kind.UNKNOWN, "")
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request, filled step by step; the headers, the metrics and the log line are read off it.
@@ -96,7 +99,7 @@ class Exchange:
     resize_preset: str | None = None
     is_return: bool = False
 
-    route: Route = field(default_factory=lambda: Route(Kind.UNKNOWN, ""))
+    route: Route = _NOWHERE
     body: bytes | bytearray = b""
     body_bytes: int = 0
     model: ServedModel | None = None

@@ -12,7 +12,7 @@ from gateway.wire.declare import declare_images
 def record_of(exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None) -> RequestRecord:
     """`status` as the client saw it, None where it saw none."""
     request, cost, usage = exchange.request, exchange.cost, exchange.usage
-    changed = declare_images(exchange.plans, exchange.trimmed, exchange.encoded_anew).decode()
+    changed = declare_images(exchange.plans, exchange.trimmed, exchange.encoded_anew)
     return RequestRecord(
         time=datetime.now(UTC),
         request_id=exchange.request_id,
@@ -34,7 +34,7 @@ def record_of(exchange: Exchange, outcome: Outcome, error: GatewayError | None, 
         actual_prompt_tokens=usage.prompt_tokens if usage else None,
         actual_output_tokens=usage.completion_tokens if usage else None,
         images=len(request.images) if request else 0,
-        images_changed=changed or None,
+        images_changed=changed.decode() if changed else None,
         body_bytes=exchange.body_bytes,
         queue_ms=_milliseconds(exchange.queue_seconds),
         first_event_ms=_milliseconds(exchange.first_event_at - exchange.arrived) if exchange.first_event_at else None,

@@ -93,11 +93,12 @@ async def send_refusal(
 ) -> None:
     """One small answer. A large upload is read to its end first: closing early makes HTTP clients lose the answer."""
     is_read = exchange.received is not None or await _drained(error, arrival, receive)
-    headers = [*error_headers(error, random.random()), *_about(exchange)]  # noqa: S311 - spreads clients only
+    body = error_body(error)
+    headers = [*error_headers(error, body, random.random()), *_about(exchange)]  # noqa: S311 - spreads clients only
     if not is_read or error.reason is Reason.DRAINING:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": error_status(error, overload_status), "headers": headers})
-    await send({"type": "http.response.body", "body": error_body(error)})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _drained(error: GatewayError, arrival: Arrival, receive: Receive) -> bool:

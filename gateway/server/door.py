@@ -3,6 +3,7 @@
 Synchronous on purpose: between looking at the queue and taking the seat nothing may be awaited.
 """
 
+import itertools
 import re
 import secrets
 from collections.abc import Iterable, Sequence
@@ -61,9 +62,13 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Arrival:
     return arrival
 
 
+_process = secrets.token_hex(8)
+_numbers = itertools.count()
+
+
 def new_request_id() -> str:
-    """The id that vLLM gets. The client's own is never passed on: two clients could pick the same."""
-    return f"gw-{secrets.token_hex(12)}"
+    """The id that vLLM gets, like no other of any gateway. The client's own is never passed on: two could be alike."""
+    return f"gw-{_process}{next(_numbers):08x}"
 
 
 def refuse_length(arrival: Arrival, max_body_bytes: int) -> None:

@@ -96,9 +96,10 @@ class GatewayProtocol(HttpToolsProtocol):
         )
 
     def _refuse(self, error: GatewayError) -> None:
-        headers = [*error_headers(error, random.random()), (b"connection", b"close")]  # noqa: S311 - spreads clients
+        body = error_body(error)
+        headers = [*error_headers(error, body, random.random()), (b"connection", b"close")]  # noqa: S311 - no secret
         lines = b"".join(b"%s: %s\r\n" % header for header in headers)
-        self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + error_body(error))
+        self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + body)
         self.transport.write_eof()
         self._is_refused = True
         # Closing over unread bytes would reset the connection before the client has read its answer.

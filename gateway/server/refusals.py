@@ -11,7 +11,8 @@ from gateway.wire.errors import error_body, error_headers
 
 def error_response(error: GatewayError, headers: Mapping[str, str]) -> Response:
     """`headers` go along with those of every refusal, for example `Allow`."""
-    response = Response(error_body(error), status_code=error.status)
-    response.raw_headers = error_headers(error, random.random())  # noqa: S311 - spreads clients, guards nothing
+    body = error_body(error)
+    response = Response(body, status_code=error.status)
+    response.raw_headers = error_headers(error, body, random.random())  # noqa: S311 - spreads clients, guards nothing
     response.headers.update(headers)
     return response

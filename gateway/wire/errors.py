@@ -52,11 +52,11 @@ def _is_overload(error: GatewayError) -> bool:
     return error.status == 429 or error.reason is Reason.DEADLINE_PASSED
 
 
-def error_headers(error: GatewayError, jitter: float) -> list[tuple[bytes, bytes]]:
-    """Headers of the error's response. `jitter` in [0, 1) spreads clients that are told the same time."""
+def error_headers(error: GatewayError, body: bytes, jitter: float) -> list[tuple[bytes, bytes]]:
+    """Headers of the error's response with its `body`. `jitter` in [0, 1) spreads clients told the same time."""
     headers = [
         (b"content-type", b"application/json"),
-        (b"content-length", str(len(error_body(error))).encode()),
+        (b"content-length", b"%d" % len(body)),
         (b"x-gateway-reason", error.reason.value.encode()),
     ]
     return headers + _retry_headers(error, jitter)

@@ -51,12 +51,15 @@ class Route:
 
 
 _OPEN = {
-    "/v1/chat/completions": (Kind.CHAT, "POST"),
-    "/v1/completions": (Kind.COMPLETIONS, "POST"),
-    "/v1/embeddings": (Kind.EMBEDDINGS, "POST"),
-    "/tokenize": (Kind.GENERIC, "POST"),
-    "/detokenize": (Kind.GENERIC, "POST"),
-    "/v1/models": (Kind.MODELS, "GET"),
+    path: Route(kind, path, (method,))
+    for path, kind, method in (
+        ("/v1/chat/completions", Kind.CHAT, "POST"),
+        ("/v1/completions", Kind.COMPLETIONS, "POST"),
+        ("/v1/embeddings", Kind.EMBEDDINGS, "POST"),
+        ("/tokenize", Kind.GENERIC, "POST"),
+        ("/detokenize", Kind.GENERIC, "POST"),
+        ("/v1/models", Kind.MODELS, "GET"),
+    )
 }
 
 _USE_CHAT = "its images are not yet inspected. Use /v1/chat/completions."
@@ -138,9 +141,9 @@ _MODEL_PREFIX = "/v1/models/"
 
 def classify(method: str, path: str) -> Route:
     """What to do with a request. `path` is decoded, as ASGI hands it out; a trailing slash makes another path."""
-    if path in _OPEN:
-        kind, allowed = _OPEN[path]
-        return _if_allowed(Route(kind, path, (allowed,)), method)
+    route = _OPEN.get(path)
+    if route is not None:
+        return _if_allowed(route, method)
     model_id = path.removeprefix(_MODEL_PREFIX)
     if path.startswith(_MODEL_PREFIX) and model_id and not model_id.endswith("/"):
         return _if_allowed(Route(Kind.MODELS, path, ("GET",), model_id=model_id), method)

@@ -14,16 +14,18 @@ class Splice:
     replacement: bytes
 
 
-def splice(body: bytes | bytearray, splices: Iterable[Splice]) -> list[bytes | memoryview]:
+def splice(body: bytes | bytearray, splices: Iterable[Splice]) -> list[bytes | bytearray | memoryview]:
     """The new body in pieces, in order; untouched parts are views of `body`. No splices: the body alone.
 
     An insertion and a replacement may start at one offset: the insertion comes first. AssertionError where two spans
     overlap, two insertions have one offset, or a span lies outside the body.
     """
     ordered = sorted(splices, key=lambda item: item.span)
+    if not ordered:
+        return [body] if body else []
     _check(ordered, len(body))
     view = memoryview(body)
-    pieces: list[bytes | memoryview] = []
+    pieces: list[bytes | bytearray | memoryview] = []
     end = 0
     for item in ordered:
         pieces += [view[end : item.span.start], item.replacement]

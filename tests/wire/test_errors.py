@@ -8,7 +8,7 @@ from gateway.wire.errors import error_body, error_headers, error_status
 
 
 def headers_of(error, jitter=0.0):
-    headers = dict(error_headers(error, jitter))
+    headers = dict(error_headers(error, error_body(error), jitter))
     assert headers.pop(b"content-type") == b"application/json"
     assert headers.pop(b"content-length") == str(len(error_body(error))).encode()
     assert headers.pop(b"x-gateway-reason") == error.reason.value.encode()
