@@ -1,18 +1,19 @@
-"""The control path to vLLM: looks at it now and then and tells those who asked. All of httpx lives here.
+"""The control path to vLLM: looks at it now and then and tells those who asked.
 
-One import line names the library, because httpx2 continues httpx with the same interface.
+No answer ends the looking: what cannot be read becomes a sentence in the log, and what was known before stands.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
-import httpx
 import msgspec
 
+from gateway.upstream.pages import Page, PageError, Pages, SilentPageError, one_line
 from gateway.upstream.state import Health, Observation, PollPace, UpstreamModel, UpstreamState, next_state
 from gateway.wire.vllm_metrics import EngineReport, parse_metrics
 
@@ -20,6 +21,9 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 5.0
 _DISCOVERY_SECONDS = 2.0
+_LARGE_PAGE_BYTES = 256 << 10  # takes 5 ms to read, as long as the loop may stand still
+_MOST_MODELS = 4096
+_LONGEST_CONTEXT = 2**31
 
 _T = TypeVar("_T")
 Observer = Callable[[UpstreamState], None]
@@ -46,25 +50,26 @@ async def discover(
     clock: Callable[[], float] = time.monotonic,
 ) -> UpstreamState:
     """One look at the start: models, limits, version. Never raises; a server that is not there yet is `is_loading`."""
-    async with _client(base_url, upstream_key, timeout_seconds) as client:
-        return next_state(UpstreamState(), await look(client), clock())
+    async with _pages(base_url, upstream_key, timeout_seconds) as pages:
+        return next_state(UpstreamState(), await look(pages), clock())
 
 
-async def look(client: httpx.AsyncClient) -> Observation:
+async def look(pages: Pages) -> Observation:
     """Ask everything once. Never raises for what the server does."""
     try:
-        answer = await client.get("/health")
-    except httpx.TimeoutException as error:
-        is_silent = not isinstance(error, httpx.ConnectTimeout)
-        return Observation(Health.SILENT if is_silent else Health.REFUSING, trouble="/health did not answer in time")
-    except httpx.HTTPError as error:
-        return Observation(Health.REFUSING, trouble=f"/health: {_named(error)}")
+        answer = await pages.get("/health")
+    except PageError as error:
+        health = Health.SILENT if isinstance(error, SilentPageError) else Health.REFUSING
+        return Observation(health, trouble=f"/health: {error}")
     if not answer.is_success:
-        return Observation(Health.REFUSING, trouble=f"/health answered {answer.status_code}")
+        return Observation(Health.REFUSING, trouble=f"/health answered {answer.status}")
     troubles: list[str] = []
-    models = await _ask(client, "/v1/models", _read_models, troubles)
-    version = await _ask(client, "/version", _read_version, troubles)
-    report = await _ask(client, "/metrics", _read_report, troubles)
+    models = await _ask(pages, "/v1/models", _read_models, troubles)
+    if models is not None and len(models) > _MOST_MODELS:
+        troubles.append(f"/v1/models lists {len(models)} models, and only the first {_MOST_MODELS} are known apart")
+        models = models[:_MOST_MODELS]
+    version = await _ask(pages, "/version", _read_version, troubles)
+    report = await _ask(pages, "/metrics", _read_report, troubles)
     return Observation(Health.OK, models, version, report, "; ".join(troubles) or None)
 
 
@@ -108,10 +113,10 @@ class Poller:
         return self.state.report_age_seconds(self._clock())
 
     async def _run(self) -> None:
-        async with _client(self._base_url, self._upstream_key, _LOOK_SECONDS) as client:
+        async with _pages(self._base_url, self._upstream_key, _LOOK_SECONDS) as pages:
             while True:
                 try:
-                    self._learn(await look(client))
+                    self._learn(await look(pages))
                 except Exception:  # noqa: BLE001  an observer that fails must not end the looking
                     _log.exception("looking at the upstream failed")
                 await self._sleep(self._pace.wait_seconds(self.state, is_busy=self._is_busy(), chance=self._chance()))
@@ -121,40 +126,51 @@ class Poller:
         self.state = next_state(before, seen, self._clock())
         if self.state.is_up != before.is_up:
             _log.warning("upstream is %s", "up" if self.state.is_up else f"down: {seen.trouble}")
+        if seen.health is Health.OK and seen.trouble and seen.trouble != before.trouble:
+            _log.warning("upstream is up, but not all that it tells can be read: %s", seen.trouble)
         for observer in self._observers:
             observer(self.state)
 
 
-def _client(base_url: str, upstream_key: str | None, timeout_seconds: float) -> httpx.AsyncClient:
-    headers: Mapping[str, str] = {"authorization": f"Bearer {upstream_key}"} if upstream_key else {}
-    return httpx.AsyncClient(base_url=base_url, headers=headers, timeout=timeout_seconds, trust_env=False)
-
-
-async def _ask(
-    client: httpx.AsyncClient, path: str, read: Callable[[httpx.Response], _T], troubles: list[str]
-) -> _T | None:
+@asynccontextmanager
+async def _pages(base_url: str, upstream_key: str | None, timeout_seconds: float) -> AsyncIterator[Pages]:
+    pages = Pages(base_url, upstream_key, timeout_seconds)
     try:
-        answer = await client.get(path)
-        if answer.is_success:
-            return read(answer)
-        troubles.append(f"{path} answered {answer.status_code}")
-    except (httpx.HTTPError, ValueError) as error:
-        troubles.append(f"{path}: {_named(error)}")
+        yield pages
+    finally:
+        await pages.close()
+
+
+async def _ask(pages: Pages, path: str, read: Callable[[bytes], _T], troubles: list[str]) -> _T | None:
+    try:
+        page = await pages.get(path)
+        if page.is_success:
+            return await _read(page, read)
+        troubles.append(f"{path} answered {page.status}")
+    except PageError as error:
+        troubles.append(f"{path}: {error}")
+    except Exception as error:  # noqa: BLE001  whatever a parser makes of an odd page, it must not end the looking
+        troubles.append(f"{path}: {one_line(error)}")
     return None
 
 
-def _read_models(answer: httpx.Response) -> tuple[UpstreamModel, ...]:
-    cards = msgspec.json.decode(answer.content, type=_ModelList).data
-    return tuple(UpstreamModel(card.id, card.max_model_len) for card in cards)
+async def _read(page: Page, read: Callable[[bytes], _T]) -> _T:
+    return await asyncio.to_thread(read, page.body) if len(page.body) > _LARGE_PAGE_BYTES else read(page.body)
 
 
-def _read_version(answer: httpx.Response) -> str:
-    return msgspec.json.decode(answer.content, type=_Version).version
+def _read_models(body: bytes) -> tuple[UpstreamModel, ...]:
+    cards = msgspec.json.decode(body, type=_ModelList).data
+    return tuple(UpstreamModel(card.id, _context(card.max_model_len)) for card in cards)
 
 
-def _read_report(answer: httpx.Response) -> EngineReport:
-    return parse_metrics(answer.text)
+def _context(tokens: int | None) -> int | None:
+    """A length that no model has is not known, or everything would be refused for it."""
+    return tokens if tokens is not None and 0 < tokens <= _LONGEST_CONTEXT else None
 
 
-def _named(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _read_version(body: bytes) -> str:
+    return msgspec.json.decode(body, type=_Version).version
+
+
+def _read_report(body: bytes) -> EngineReport:
+    return parse_metrics(body.decode(errors="replace"))

@@ -7,6 +7,7 @@ requests finish.
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from gateway.wire.vllm_metrics import EngineReport
 
@@ -23,8 +24,7 @@ class Health(StrEnum):
     """No answer in time: busy or frozen, which one look cannot tell apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamModel:
+class UpstreamModel(NamedTuple):
     """One entry of `/v1/models`; `max_model_len` in tokens, None for what does not state it."""
 
     id: str
@@ -46,7 +46,8 @@ class Observation:
 class UpstreamState:
     """All that is known. Times are of the clock that was handed in, in seconds.
 
-    `models`, `version` and `report` are the last that were seen, also while the server is away. `is_loading` until it
+    `models`, `version` and `report` are the last that were seen, also while the server is away; `models` is the same
+    object as long as the list does not change. `is_loading` until it
     has answered for the first time: vLLM opens its port only when the model is loaded.
     """
 
@@ -80,7 +81,7 @@ def next_state(state: UpstreamState, seen: Observation, now_seconds: float) -> U
         state,
         is_up=is_up,
         has_been_up=state.has_been_up or is_up,
-        models=state.models if seen.models is None else seen.models,
+        models=state.models if seen.models is None or seen.models == state.models else seen.models,
         version=seen.version or state.version,
         report=seen.report or state.report,
         reported_at_seconds=now_seconds if seen.report else state.reported_at_seconds,

@@ -17,11 +17,16 @@ _KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 _PREEMPTIONS = ("vllm:num_preemptions_total", "vllm:num_preemptions")
 _CONFIG = ("vllm:cache_config_info",)
 _WANTED = frozenset(_RUNNING + _WAITING + _KV_USAGE + _PREEMPTIONS + _CONFIG)
+# Beyond what any number of engines needs: the parser takes 10 us a line.
+_MOST_LINES = 4096
+_LONGEST_LINE = 16_384
+_HIGHEST_COUNT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class EngineReport:
-    """All engines of one server together; None where a name is missing.
+    """All engines of one server together; None where a name is missing, or its value is no count that could be meant:
+    infinite, negative, beyond 2**53.
 
     `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` summed,
     `smallest_engine_blocks` those of the engine that has the fewest, `block_size` in tokens, `engines` that reported.
@@ -40,7 +45,7 @@ class EngineReport:
 
 
 def parse_metrics(text: str) -> EngineReport:
-    """Read an answer of `/metrics`. ValueError where a wanted line cannot be read."""
+    """Read an answer of `/metrics`. ValueError where a wanted line cannot be read, or there are too many of them."""
     samples = _wanted_samples(text)
     configs = _by_engine(samples, _CONFIG)
     labels = [sample.labels for sample in configs.values()]
@@ -60,7 +65,10 @@ def parse_metrics(text: str) -> EngineReport:
 
 
 def _wanted_samples(text: str) -> list[Sample]:
-    lines = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] in _WANTED]
+    # Label values may hold the other characters at which `splitlines` cuts.
+    lines = [line for line in text.split("\n") if line.partition("{")[0].partition(" ")[0] in _WANTED]
+    if len(lines) > _MOST_LINES or max(map(len, lines), default=0) > _LONGEST_LINE:
+        raise ValueError("there are more or longer lines than engines could have")
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     return [sample for family in families for sample in family.samples]
 
@@ -70,7 +78,11 @@ def _by_engine(samples: Iterable[Sample], names: tuple[str, ...]) -> dict[str, S
 
 
 def _sum(samples: Iterable[Sample], names: tuple[str, ...]) -> int | None:
-    return _total(int(sample.value) for sample in _by_engine(samples, names).values())
+    return _total(_count(sample.value) for sample in _by_engine(samples, names).values())
+
+
+def _count(value: float) -> int | None:
+    return int(value) if 0 <= value <= _HIGHEST_COUNT else None
 
 
 def _total(values: Iterable[int | None]) -> int | None:
@@ -79,17 +91,18 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 
 def _mean_usage(usages: dict[str, Sample], blocks: dict[str, int | None]) -> float | None:
-    if not usages:
+    known = {engine: min(usage.value, 1.0) for engine, usage in usages.items() if usage.value >= 0}
+    if not known:
         return None
-    weights = {engine: blocks.get(engine) or 0 for engine in usages}
+    weights = {engine: blocks.get(engine) or 0 for engine in known}
     if not all(weights.values()):
-        weights = dict.fromkeys(usages, 1)
-    return sum(usages[engine].value * weight for engine, weight in weights.items()) / sum(weights.values())
+        weights = dict.fromkeys(known, 1)
+    return sum(known[engine] * weight for engine, weight in weights.items()) / sum(weights.values())
 
 
 def _number(label: str | None) -> int | None:
     """A whole number; unknown settings come as the string "None"."""
-    return int(label) if label is not None and label.isdecimal() else None
+    return _count(float(label)) if label is not None and label.isdecimal() else None
 
 
 def _blocks(label: str | None) -> int | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -132,6 +132,121 @@ async def test_a_page_that_cannot_be_read_is_trouble_but_no_outage(poller: Polle
     assert "/v1/models answered 401; /version: Object missing required field `version`; /metrics: " in state.trouble
 
 
+_LINE = b"HTTP/1.1 200 OK\r\n"
+ODD = {
+    "an infinite number": {"/metrics": b"vllm:num_requests_running +Inf\n"},
+    "a number of 5000 digits": {"/metrics": b"vllm:num_requests_running " + b"9" * 5000},
+    "labels without an end": {"/metrics": b'vllm:num_requests_running{a="\n'},
+    "a page of 20 MB": {"/metrics": b"x 1\n" * 5_000_000},
+    "a large page": {"/metrics": b"x 1\n" * 200_000 + METRICS},
+    "binary": {"/metrics": bytes(range(256)) * 10},
+    "deep lists": {"/v1/models": b'{"data":' + b"[" * 100_000, "/version": b'{"x":' + b"[" * 100_000},
+    "a model of another shape": {"/v1/models": b'{"data":[{"id":5}]}', "/version": b"[]"},
+}
+WIRES = {
+    "an unknown charset": _LINE + b"content-type: text/plain; charset=nonsense\r\ncontent-length: 2\r\n\r\n{}",
+    "a coding nobody asked for": _LINE + b"content-encoding: gzip\r\ncontent-length: 2\r\n\r\n{}",
+    "broken chunks": _LINE + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+    "a short body": _LINE + b"content-length: 20\r\n\r\n{}",
+    "no HTTP": b"hello\r\n\r\n",
+    "status 000": b"HTTP/1.1 000 Zero\r\ncontent-length: 0\r\n\r\n",
+    "status 101": b"HTTP/1.1 101 Switch\r\nupgrade: x\r\n\r\n",
+    "status 999": b"HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n",
+    "a redirect to itself": b"HTTP/1.1 302 Found\r\nlocation: /health\r\ncontent-length: 0\r\n\r\n",
+    "a redirect to nowhere": b"HTTP/1.1 302 Found\r\nlocation: http://[\r\ncontent-length: 0\r\n\r\n",
+    "headers that are no text": _LINE + b"x: \xff\xfe\r\nset-cookie: \xff=\r\ncontent-length: 2\r\n\r\n{}",
+    "a header of 1 MB": _LINE + b"x: " + b"y" * 1_000_000 + b"\r\ncontent-length: 0\r\n\r\n",
+    "nothing": b"",
+}
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "gateway.upstream.poll"]
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_no_page_ends_the_looking(
+    poller: Poller, stub: Stub, steps: Steps, said: Callable[[], list[str]], name: str
+) -> None:
+    stub.script = lambda visit: visit.answer("200 OK", (PAGES | ODD[name])[visit.path])
+    await steps.another_look()
+    assert poller.state.is_up
+    assert poller.state.models == (UpstreamModel("tiny", 32_768), UpstreamModel("adapter", None))
+    assert (poller.state.trouble is None) == (
+        name in {"a large page", "an infinite number", "a number of 5000 digits", "binary"}
+    )
+    await steps.another_look()  # the same trouble is not told twice
+    assert len(said()) == (poller.state.trouble is not None)
+    assert all(len(sentence) < 700 and "\n" not in sentence for sentence in said())
+    stub.script = vllm
+    await steps.another_look()
+    assert (poller.state.trouble, poller.state.version) == (None, "0.32.0")
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_no_answer_on_the_wire_ends_the_looking(
+    poller: Poller, stub: Stub, steps: Steps, said: Callable[[], list[str]], name: str
+) -> None:
+    async def odd(visit: Visit) -> None:
+        await visit.write(WIRES[name])
+        visit.writer.close()
+        raise ConnectionError
+
+    async def odd_but_healthy(visit: Visit) -> None:
+        await (vllm(visit) if visit.path == "/health" else odd(visit))
+
+    for script in (odd_but_healthy, odd):
+        stub.script = script
+        await steps.another_look()
+        assert "looking at the upstream failed" not in said()
+        assert poller.state.trouble
+        assert said()[-1].endswith(poller.state.trouble)
+    stub.script = vllm
+    await steps.another_look()
+    assert (poller.state.is_up, poller.state.trouble) == (True, None)
+
+
+async def test_a_page_that_drips_is_given_up(stub: Stub) -> None:
+    async def drip(visit: Visit) -> None:
+        if visit.path != "/metrics":
+            await vllm(visit)
+            return
+        await visit.write(_LINE + b"content-length: 9999\r\n\r\n")
+        while True:
+            await visit.write(b" ")
+            await asyncio.sleep(0.01)
+
+    stub.script = drip
+    state = await discover(stub.base_url, timeout_seconds=0.1)
+    assert (state.is_up, state.trouble) == (True, "/metrics: did not answer in time")
+
+
+async def test_a_context_that_no_model_has_is_not_known(stub: Stub) -> None:
+    lengths = (0, -1, 2**40, 10**400, 4096)
+    cards = ",".join(f'{{"id":"m{index}","max_model_len":{length}}}' for index, length in enumerate(lengths))
+    pages = PAGES | {"/v1/models": f'{{"data":[{cards}]}}'.encode()}
+    stub.script = lambda visit: visit.answer("200 OK", pages[visit.path])
+    state = await discover(stub.base_url)
+    assert [model.max_model_len for model in state.models] == [None, None, None, None, 4096]
+
+
+async def test_of_very_many_models_the_first_are_known(stub: Stub) -> None:
+    cards = ",".join(f'{{"id":"m{index}"}}' for index in range(5000))
+    pages = PAGES | {"/v1/models": f'{{"data":[{cards}]}}'.encode()}
+    stub.script = lambda visit: visit.answer("200 OK", pages[visit.path])
+    state = await discover(stub.base_url)
+    assert len(state.models) == 4096
+    assert state.trouble == "/v1/models lists 5000 models, and only the first 4096 are known apart"
+
+
+async def test_cookies_of_the_server_are_not_kept(poller: Poller, stub: Stub, steps: Steps) -> None:
+    stub.script = lambda visit: visit.answer("200 OK", PAGES[visit.path], "set-cookie: a=b")
+    await steps.another_look()
+    await steps.another_look()
+    assert not [visit for visit in stub.visits if visit.header("cookie")]
+
+
 async def test_an_observer_that_fails_does_not_end_the_looking(
     stub: Stub, steps: Steps, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,4 +290,4 @@ async def test_discovery_of_a_server_that_is_silent(stub: Stub) -> None:
 
     stub.script = silent
     state = await discover(stub.base_url, timeout_seconds=0.05)
-    assert (state.is_up, state.misses, state.trouble) == (False, 1, "/health did not answer in time")
+    assert (state.is_up, state.misses, state.trouble) == (False, 1, "/health: did not answer in time")

@@ -8,7 +8,7 @@ from gateway.wire.vllm_metrics import EngineReport
 TINY = (UpstreamModel("tiny", 32_768),)
 REPORT = EngineReport(running=1, waiting=0, kv_usage=0.5, preemptions=0)
 UP = Observation(Health.OK, TINY, "0.32.0", REPORT)
-SILENT = Observation(Health.SILENT, trouble="/health did not answer in time")
+SILENT = Observation(Health.SILENT, trouble="/health: did not answer in time")
 REFUSING = Observation(Health.REFUSING, trouble="/health: connection refused")
 
 

@@ -1,6 +1,9 @@
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.wire.vllm_metrics import EngineReport, parse_metrics
 
@@ -75,3 +78,44 @@ def test_settings_that_vllm_does_not_know():
 def test_the_one_null_block_of_a_model_without_cache_is_no_pool():
     report = parse_metrics('vllm:cache_config_info{num_gpu_blocks="1",block_size="16"} 1\n')
     assert (report.num_gpu_blocks, report.smallest_engine_blocks) == (None, None)
+
+
+@pytest.mark.parametrize("number", ["NaN", "+Inf", "-Inf", "-1", "1e300", "9" * 400, "9" * 5000])
+def test_what_can_be_no_count_is_unknown(number):
+    report = parse_metrics(
+        f"vllm:num_requests_running {number}\n"
+        "vllm:num_requests_waiting 2\n"
+        f"vllm:num_preemptions_total {number}\n"
+        f'vllm:cache_config_info{{num_gpu_blocks="{number}",block_size="{number}"}} 1\n'
+    )
+    assert report == EngineReport(waiting=2, engines=1)
+
+
+@pytest.mark.parametrize(("usage", "read"), [("NaN", None), ("-0.5", None), ("+Inf", 1.0), ("1.5", 1.0), ("0", 0.0)])
+def test_a_usage_is_a_share(usage, read):
+    assert parse_metrics(f"vllm:kv_cache_usage_perc {usage}\n").kv_usage == read
+
+
+def test_a_name_with_a_line_separator_does_not_break_a_line():
+    assert parse_metrics('vllm:num_requests_running{model_name="a\u2028b\x0bc"} 3\n').running == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm:num_requests_running 1\n" * 5000,
+        'vllm:num_requests_running{a="%s"} 1\n' % ("x" * 20_000),
+        "vllm:num_requests_running many\n",
+        'vllm:num_requests_running{a="\n',
+        "vllm:num_requests_running\n",
+    ],
+)
+def test_what_cannot_be_read_is_said(text):
+    with pytest.raises(ValueError):
+        parse_metrics(text)
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_no_text_is_a_fault(labels, value):
+    with contextlib.suppress(ValueError):
+        parse_metrics(f"vllm:num_requests_running{{{labels}}} {value}\n")

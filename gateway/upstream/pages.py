@@ -1,0 +1,82 @@
+"""One page of vLLM at a time, for the control path: within bytes and seconds, whatever the server does.
+
+All of httpx lives here. One import line names the library, because httpx2 continues httpx with the same interface.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import httpx
+
+_MOST_BYTES = 16 << 20  # the list of some ten thousand adapters
+_LONGEST_REASON = 200
+
+
+class PageError(Exception):
+    """No page came; the text says why, in one short line without addresses."""
+
+
+class SilentPageError(PageError):
+    """A connection was made, and then nothing, or not all of it, came in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was answered. Redirects are not followed, codings not undone."""
+
+    status: int
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class Pages:
+    """The pages of one server. `timeout_seconds` bounds a connection and each silence, twice that a whole page."""
+
+    def __init__(self, base_url: str, upstream_key: str | None, timeout_seconds: float) -> None:
+        headers: Mapping[str, str] = {"authorization": f"Bearer {upstream_key}"} if upstream_key else {}
+        self._whole_seconds = 2 * timeout_seconds
+        self._client = httpx.AsyncClient(
+            base_url=base_url,
+            headers={"accept-encoding": "identity", **headers},
+            timeout=timeout_seconds,
+            trust_env=False,
+            # A server could make each request longer than the one before.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def get(self, path: str) -> Page:
+        """Raises PageError for everything that a server can do wrong."""
+        try:
+            async with asyncio.timeout(self._whole_seconds), self._client.stream("GET", path) as answer:
+                return Page(answer.status_code, await _whole_body(answer))
+        except httpx.ConnectTimeout:
+            raise PageError("no connection could be made in time") from None
+        except (TimeoutError, httpx.TimeoutException):
+            raise SilentPageError("did not answer in time") from None
+        except PageError:
+            raise
+        except Exception as error:  # no list of what the library makes of odd answers is complete
+            raise PageError(one_line(error)) from error
+
+
+async def _whole_body(answer: httpx.Response) -> bytes:
+    body = bytearray()
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > _MOST_BYTES:
+            raise PageError(f"is longer than {_MOST_BYTES >> 20} MiB")
+    return bytes(body)
+
+
+def one_line(error: Exception) -> str:
+    """An error for the log, for it may quote what a server sent."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
