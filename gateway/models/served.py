@@ -70,7 +70,8 @@ class ModelTable:
 
     def __init__(self, configured: Iterable[ServedModel], engine: Engine) -> None:
         self.engine = engine
-        self._models = {model.name: model for model in configured}
+        self._configured = {model.name: model for model in configured}
+        self._models = dict(self._configured)
         self._unknown = ServedModel(OTHER, family_for(ASSUMED_FAMILY, None), FamilySource.ASSUMED)
 
     @property
@@ -83,16 +84,15 @@ class ModelTable:
             return next(iter(self._models.values()), self._unknown)
         return self._models.get(name, self._unknown)
 
-    def listed(self, context_tokens: Mapping[str, int | None]) -> tuple[str, ...]:
-        """The upstream's present list of names with their `max_model_len`; returns the names seen for the first time.
+    def listed(self, context_tokens: Mapping[str, int | None]) -> None:
+        """The upstream's present list of names with their `max_model_len`; of others only configured ones are kept.
 
         A name that is new is priced by what it says of its family; one that says nothing is assumed.
         """
-        fresh = tuple(name for name in context_tokens if name not in self._models)
-        self._models |= {name: _from_name(name) for name in fresh}
+        known = self._models
+        self._models = self._configured | {name: known.get(name) or _from_name(name) for name in context_tokens}
         for name, tokens in context_tokens.items():
             self._models[name].max_model_len = tokens
-        return fresh
 
     def limits(self, model: ServedModel) -> EngineLimits:
         """What the engine can hold for `model`, as far as it is known."""

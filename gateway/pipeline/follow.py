@@ -1,5 +1,6 @@
 """What each look at the upstream changes: the served names, the capacities, the learned ceilings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.domain.cost import EngineLimits
@@ -8,7 +9,7 @@ from gateway.domain.quantities import Resource
 from gateway.ledger.gate import Gate
 from gateway.models.served import Engine, ModelTable
 from gateway.telemetry.metrics import Metrics
-from gateway.upstream.state import UpstreamState
+from gateway.upstream.state import UpstreamModel, UpstreamState
 from gateway.wire.vllm_metrics import EngineReport
 
 
@@ -25,6 +26,7 @@ class EngineFollower:
     kv_blocks: int | None = None
     sequences: int | None = None
     ceiling: SequenceCeiling = field(default_factory=SequenceCeiling)
+    _listed: Sequence[UpstreamModel] = ()
     _was_up: bool = False
     _followed_at_seconds: float | None = None
 
@@ -36,7 +38,10 @@ class EngineFollower:
             self.models.engine.images.forget()
         self._was_up = state.is_up
         self.models.engine.is_loading = state.is_loading
-        self.metrics.know_models(self.models.listed({model.id: model.max_model_len for model in state.models}))
+        if state.models is not self._listed:
+            self._listed = state.models
+            self.models.listed(dict(state.models))
+            self.metrics.know_models(self.models.names)
         # A report that could not be renewed is not another look: two equal ones would count as a queue that stands.
         if state.report is not None and state.reported_at_seconds != self._followed_at_seconds:
             self._followed_at_seconds = state.reported_at_seconds
@@ -56,9 +61,9 @@ class EngineFollower:
 
 def describe_engine(engine: Engine, report: EngineReport, most_kv_blocks: int | None) -> None:
     """What a report tells of the engine's KV cache; `most_kv_blocks` is the operator's setting."""
-    if report.num_gpu_blocks:
-        # vLLM keeps one block of each engine for itself.
-        usable = report.num_gpu_blocks - max(1, report.engines)
+    # vLLM keeps one block of each engine for itself.
+    usable = (report.num_gpu_blocks or 0) - max(1, report.engines)
+    if report.num_gpu_blocks and usable > 0:
         engine.kv_blocks = min(usable, most_kv_blocks or usable)
         # A request runs on one engine, however many share the load.
         engine.kv_blocks_of_one = min(engine.kv_blocks, (report.smallest_engine_blocks or report.num_gpu_blocks) - 1)

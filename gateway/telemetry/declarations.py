@@ -1,7 +1,8 @@
 """Every metric of the gateway, declared once: name, help, labels with all their values, buckets. Data only.
 
-Labels are closed sets, so that no client's text can make a series; models are those configured or discovered, and
-`other`. RECORDED metrics are counted here as things happen, OBSERVED ones are asked of their owners at scrape time.
+Labels are closed sets, so that no client's text can make a series; models are those configured or discovered, a
+hundred at most, and `other`. RECORDED metrics are counted here as things happen, OBSERVED ones are asked of their
+owners at scrape time.
 """
 
 from dataclasses import dataclass
@@ -137,6 +138,9 @@ OBSERVED = (
     Declaration("upstream_preemptions_total", "counter", "Preemptions that the engine reported."),
     Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended."),
     Declaration("upstream_retries_total", "counter", "Requests sent again because an idle connection was closed."),
+    Declaration(
+        "models_without_series", "gauge", "Served model names beyond the first hundred; they count as `other`."
+    ),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
 )
 

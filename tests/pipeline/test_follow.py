@@ -9,6 +9,7 @@ from gateway.domain.quantities import Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
+from gateway.models.configure import configured_model
 from gateway.models.served import Engine, ModelTable
 from gateway.pipeline.follow import EngineFollower
 from gateway.telemetry.metrics import Metrics
@@ -61,6 +62,29 @@ async def test_names_get_their_family_and_their_context(looks):
     assert (guessed.is_assumed, guessed.max_model_len) == (True, None)
     assert looks.table.names == ("Qwen/Qwen2.5-VL-7B-Instruct", "mystery")
     assert looks.table.served(None) is looks.table.served("") is known
+
+
+async def test_names_that_went_are_forgotten_and_those_that_stay_keep_what_they_learned(looks):
+    looks.see(models=(UpstreamModel("a", None), UpstreamModel("b", None)))
+    kept = looks.table.served("b")
+    looks.see(models=(UpstreamModel("b", 4096), UpstreamModel("c", None)))
+    assert looks.table.names == ("b", "c")
+    assert (looks.table.served("b"), kept.max_model_len) == (kept, 4096)
+    assert looks.table.served("a").name == "other"
+
+
+async def test_names_of_the_settings_stay(looks):
+    looks.follower.models = ModelTable(
+        [configured_model("mine", family=None, folder=None, processor=None)], looks.table.engine
+    )
+    looks.see(models=(UpstreamModel("theirs", None),))
+    assert looks.follower.models.names == ("mine", "theirs")
+
+
+@pytest.mark.parametrize("report", [EngineReport(num_gpu_blocks=3, engines=4), EngineReport(num_gpu_blocks=0)])
+async def test_a_pool_smaller_than_any_is_not_known(looks, report):
+    looks.see(report)
+    assert (looks.table.engine.kv_blocks, looks.capacity(Resource.KV_BLOCKS)) == (None, None)
 
 
 async def test_without_any_name_a_request_is_priced_by_the_guess(looks):

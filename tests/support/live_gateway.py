@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.app import Application
 from gateway.server.http_protocol import GatewayProtocol
@@ -34,9 +35,10 @@ class LiveGateway:
         """Samples of /metrics that are not zero, keyed `gateway_held{resource="kv_blocks"}`, less the common prefix."""
         running = self.application._running
         assert running is not None
-        families = (family for family in running.metrics.families() if family.name in prefix or prefix in family.name)
+        lines = [line for line in running.metrics.render()[0].decode().splitlines() if line.startswith(prefix)]
+        families = text_string_to_metric_families("\n".join([*lines, ""]))
         named = {_key(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
-        return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix) and value}
+        return {name.removeprefix(prefix): value for name, value in named.items() if value}
 
     def held(self) -> dict[str, float]:
         """Whatever the gateway still holds or lets wait, by resource."""

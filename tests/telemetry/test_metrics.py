@@ -102,6 +102,32 @@ class TestCounting:
         assert value(metrics, "rejections_total", model="tiny", **labels) == 1
         assert value(metrics, "rejections_total", model="found", **labels) == 1
 
+    def test_of_very_many_models_the_first_hundred_have_series(self) -> None:
+        metrics = Metrics(["configured"])
+        served = [f"adapter-{index}" for index in range(4096)]
+        metrics.know_models(["configured", *served])
+        metrics.know_models(["configured", *served])
+        metrics.request_ended("adapter-98", "/v1/chat/completions", Outcome.FINISHED)
+        metrics.request_ended("adapter-99", "/v1/chat/completions", Outcome.FINISHED)
+        labels = {"endpoint": "/v1/chat/completions", "outcome": "finished"}
+        assert value(metrics, "requests_total", model="adapter-98", **labels) == 1
+        assert value(metrics, "requests_total", model="other", **labels) == 1
+        assert value(metrics, "models_without_series") == 4096 - 99
+        metrics.know_models(["configured", "adapter-4000"])
+        assert value(metrics, "models_without_series") == 1
+        assert len(metrics.render()[0]) < 1_000_000
+
+    def test_a_name_longer_than_a_label_should_be_counts_as_other(self) -> None:
+        metrics = Metrics(["x" * 201])
+        assert value(metrics, "models_without_series") == 1
+
+    @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a\\nb", '{a="b"} 1', "\u00e4\u4e2d\x00"])
+    def test_odd_names_can_be_read_back(self, name: str) -> None:
+        metrics = Metrics([name])
+        metrics.rejected(name, Reason.QUEUE_FULL)
+        labels = {"reason": "queue_full", "priority": "default", "tenant_class": "default"}
+        assert value(metrics, "rejections_total", model=name, **labels) == 1
+
     def test_image_errors_by_code(self, metrics: Metrics) -> None:
         metrics.image_error(Code.IMAGE_TOO_LARGE)
         assert value(metrics, "image_errors_total", code="image_too_large") == 1
