@@ -54,11 +54,11 @@ class CounterTable:
                 self._line_heads.append(f"{self.declaration.full_name}{{{pairs}}} ")
 
     def text(self, *, is_openmetrics: bool) -> str:
-        """Its lines on the page; both formats write the samples of a counter in the same way."""
+        """Its lines on the page; both formats write a counter's samples in the same way, as the library does."""
         name = self.declaration.full_name.removesuffix("_total" if is_openmetrics else "")
         lines = [f"# HELP {name} {self.declaration.help}", f"# TYPE {name} counter"]
         cells = zip(self._line_heads, self.cells.values(), strict=True)
-        return "\n".join([*lines, *[f"{head}{count}" for head, count in cells], ""])
+        return "\n".join([*lines, *[f"{head}{count}.0" for head, count in cells], ""])
 
 
 class Histogram:
