@@ -5,7 +5,6 @@ What is held of which capacity belongs to holdings.py, what a request is likely 
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.domain.errors import Code, GatewayError

@@ -10,6 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.server.joined_writes import JoinedWrites
 from gateway.wire.errors import error_body, error_headers
 
 MOST_HEADER_BYTES = 64 << 10
@@ -33,7 +34,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._is_refused = False
 
     def connection_made(self, transport: BaseTransport) -> None:
-        super().connection_made(transport)  # type: ignore[arg-type]
+        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
