@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, Why
+from gateway.imaging.header.tiff import MAX_VALUES, VALUE_BYTES
 
 # Decoding alone, for each stored pixel. JPEG counts pixels after scaled decoding. WebP holds a canvas, its predecessor
-# and the picture; AVIF the planes and the picture. ICO and TIFF: what decoders keep in between is not bounded tighter.
+# and the picture; AVIF the planes and the picture; ICO what its decoder keeps in between is not bounded tighter. With
+# TIFF a strip or tile comes on top (`ImageInfo.extra_bytes`).
 DECODE_BYTES_PER_PIXEL = {
     ImageFormat.JPEG: 4.5,
     ImageFormat.PNG: 4.5,
     ImageFormat.WEBP: 17.5,
     ImageFormat.GIF: 4.5,
     ImageFormat.BMP: 4.5,
-    ImageFormat.TIFF: 8.5,
+    ImageFormat.TIFF: 4.5,
     ImageFormat.AVIF: 10.5,
     ImageFormat.HEIC: 10.5,
     ImageFormat.ICO: 8.5,
@@ -38,6 +40,8 @@ _ALWAYS_LOSSY = frozenset({ImageFormat.JPEG, ImageFormat.AVIF, ImageFormat.HEIC}
 _LOOKED_AT_COPIES = 3
 _LOOKING_BYTES = 64 << 10
 _ICON_BYTES = 9 << 20  # opening an icon decodes its largest picture
+_TIFF_COPIES = 100  # opening a TIFF makes objects of the numbers in its directory
+_MAX_TIFF_BYTES = MAX_VALUES * VALUE_BYTES
 _OUTPUT_PER_FILE = 2
 _OUTPUT_BITS_PER_PIXEL = 4
 _OUTPUT_HEADER_BYTES = 2048
@@ -101,8 +105,12 @@ def worst_job_bytes(info: ImageInfo) -> int:
 
 def look_bytes(image_format: ImageFormat | None, file_bytes: int) -> int:
     """Peak memory of looking at a whole file without decoding its pixels."""
-    icon_bytes = _ICON_BYTES if image_format is ImageFormat.ICO else 0
-    return _LOOKED_AT_COPIES * file_bytes + _LOOKING_BYTES + icon_bytes
+    opening_bytes = 0
+    if image_format is ImageFormat.ICO:
+        opening_bytes = _ICON_BYTES
+    elif image_format is ImageFormat.TIFF:
+        opening_bytes = min(_TIFF_COPIES * file_bytes, _MAX_TIFF_BYTES)
+    return _LOOKED_AT_COPIES * file_bytes + _LOOKING_BYTES + opening_bytes
 
 
 def most_output_bytes(file_bytes: int, target: Size) -> int:

@@ -95,6 +95,11 @@ def test_looking_counts_the_copies_of_a_file_and_the_picture_in_an_icon():
     assert look_bytes(ImageFormat.ICO, 100) > 4 * 1024**2 + 4 * 1024**2
 
 
+def test_looking_counts_the_numbers_that_a_tiff_may_hold():
+    assert 103_000 == look_bytes(ImageFormat.TIFF, 1000) - look_bytes(ImageFormat.TIFF, 0)
+    assert look_bytes(ImageFormat.TIFF, 20_000_000) < 60_000_000 + 53_000_000
+
+
 @pytest.mark.parametrize(
     ("wanted", "scale"), [(SMALL, 2), (Size(500, 375), 8), (Size(501, 375), 4), (TWELVE, 1), (Size(0, 0), 8)]
 )

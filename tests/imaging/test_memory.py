@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.support.pictures import encoded, picture
+from tests.support.tiff_files import in_one_strip, tiff, tiled
 
 DATA = Path(__file__).parents[1] / "data" / "hard_inputs"
 NOISE = Image.frombytes("RGB", (1600, 1200), random.Random(0).randbytes(1600 * 1200 * 3))
@@ -96,6 +97,9 @@ def test_a_profile_that_inflates_is_refused_in_little_memory(tmp_path):
         ("PNG", {"mode": "I;16"}, (1599, 1199)),
         ("GIF", {"mode": "P"}, ()),
         ("TIFF", {"mode": "RGBA", "orientation": 5}, ()),
+        ("TIFF", {"compression": "jpeg"}, ()),
+        ("TIFF", {"mode": "YCbCr", "compression": "tiff_lzw"}, ()),
+        ("TIFF", {"mode": "I;16", "compression": "tiff_adobe_deflate"}, ()),
         ("AVIF", {"mode": "RGBA", "speed": 10}, ()),
         ("WEBP", {**LOSSLESS, "mode": "RGBA"}, ()),
         ("WEBP", {**LOSSLESS, "orientation": 6}, (1199, 1599)),
@@ -121,3 +125,27 @@ def test_a_jpeg_of_a_scan_for_each_colour_is_charged_for_its_coefficients(tmp_pa
 
     assert code == "shown"
     assert 6 * 1600 * 1200 < peak <= charged
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        in_one_strip(1600, 1200, bits=16),
+        tiled(64, 64, 2048, 2048),
+        tiled(1600, 1200, 16, 16),
+        tiff(1600, 1200, bytes(4800), compression=1, t273=[8] * 1200, t278=[1], t279=[4800] * 1200),
+    ],
+    ids=["deep strip", "large tile", "small tiles", "strips of a row"],
+)
+def test_what_a_tiff_holds_of_its_layout_is_charged(tmp_path, file):
+    code, peak, charged = measured(tmp_path, file)
+
+    assert code == "shown"
+    assert peak <= charged
+
+
+def test_a_tile_bomb_is_refused_in_little_memory(tmp_path):
+    code, peak, _ = measured(tmp_path, tiled(64, 64, 8192, 8192))
+
+    assert code == "image_parse_error"
+    assert peak < 16e6

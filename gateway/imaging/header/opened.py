@@ -1,7 +1,7 @@
 """Headers of the rarer formats, read by Pillow from the whole file: BMP, TIFF, AVIF, ICO.
 
 Pillow's `open` reads no pixels of them, but ICO's does, and TIFF's runs through as many directory entries as the file
-claims. Both are looked at first, because this runs on the event loop.
+claims. Both are looked at first.
 """
 
 import struct
@@ -14,23 +14,27 @@ from gateway.imaging.header.av1 import check_frames
 from gateway.imaging.header.base import BrokenHeaderError, Header
 from gateway.imaging.header.exif import orientation_in_pillow
 from gateway.imaging.header.png import SIGNATURE
+from gateway.imaging.header.tiff import VALUE_BYTES, Tag, check_directory, piece_bytes
 from gateway.imaging.pillow import CLIENT_FAULTS, open_picture
 
-_MAX_DIRECTORY_ENTRIES = 1024
 _MAX_ICON_SIDE = 1024
+_LIBTIFF_BYTES = 256 << 10  # what it keeps whatever the file is
 _PLAIN_MODES = frozenset({"RGB", "L"})
 _ALPHA_MODES = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
-_TIFF_WIDTH, _TIFF_HEIGHT = 256, 257
 
 
 def read_opened(file: bytes, image_format: ImageFormat) -> Header:
     """Raises BrokenHeaderError; what Pillow says becomes its text."""
+    extra_bytes = 0
     try:
         if image_format is ImageFormat.ICO:
             _check_icons(file)
         elif image_format is ImageFormat.TIFF:
-            _check_directory(file)
-        header = _header(open_picture(file, image_format), image_format)
+            extra_bytes = VALUE_BYTES * check_directory(file)
+        picture = open_picture(file, image_format)
+        if image_format is ImageFormat.TIFF:
+            extra_bytes += _LIBTIFF_BYTES + piece_bytes(picture.tag_v2)  # type: ignore[attr-defined]  # a TiffImageFile
+        header = _header(picture, image_format, extra_bytes)
         if image_format is ImageFormat.AVIF:
             check_frames(file, header.stored)
     except CLIENT_FAULTS as fault:
@@ -38,7 +42,7 @@ def read_opened(file: bytes, image_format: ImageFormat) -> Header:
     return header
 
 
-def _header(picture: ImageFile.ImageFile, image_format: ImageFormat) -> Header:
+def _header(picture: ImageFile.ImageFile, image_format: ImageFormat, extra_bytes: int) -> Header:
     orientation = orientation_in_pillow(picture)  # before asking for frames, which moves through the file
     why = set()
     if picture.mode in _ALPHA_MODES or "transparency" in picture.info:
@@ -55,6 +59,7 @@ def _header(picture: ImageFile.ImageFile, image_format: ImageFormat) -> Header:
         orientation=orientation,
         frames=frames,
         why=frozenset(why),
+        extra_bytes=extra_bytes,
     )
 
 
@@ -63,22 +68,13 @@ def _stored_size(picture: ImageFile.ImageFile) -> Size:
     tags = getattr(picture, "tag_v2", None)
     if tags is None:
         return Size(*picture.size)
-    return Size(int(tags[_TIFF_WIDTH]), int(tags[_TIFF_HEIGHT]))
+    return Size(int(tags[Tag.WIDTH]), int(tags[Tag.HEIGHT]))
 
 
 def _directories(picture: ImageFile.ImageFile) -> int:
     """2 for a TIFF with a second page: counting them all would follow a chain of any length."""
     tags = getattr(picture, "tag_v2", None)
     return 1 + bool(tags is not None and tags.next)
-
-
-def _check_directory(file: bytes) -> None:
-    order = "<" if file[:2] == b"II" else ">"
-    is_big = 43 in file[2:4]
-    (start,) = struct.unpack_from(order + ("Q" if is_big else "I"), file, 8 if is_big else 4)
-    (entries,) = struct.unpack_from(order + ("Q" if is_big else "H"), file, start)
-    if entries > _MAX_DIRECTORY_ENTRIES:
-        raise BrokenHeaderError(f"its directory has {entries} entries, at most {_MAX_DIRECTORY_ENTRIES} are read")
 
 
 def _check_icons(file: bytes) -> None:

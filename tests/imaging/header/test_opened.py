@@ -68,22 +68,6 @@ def test_an_icon_that_hides_a_large_picture_is_not_opened(bitmap_format):
         read_opened(bytes(icon), ImageFormat.ICO)
 
 
-@pytest.mark.parametrize("big", [False, True])
-def test_a_directory_without_end_is_not_read(big):
-    file = (
-        b"II+\x00\x08\x00\x00\x00" + struct.pack("<QQ", 16, 10**6)
-        if big
-        else b"MM\x00*" + struct.pack(">IH", 8, 60_000)
-    )
-
-    with pytest.raises(BrokenHeaderError, match="at most 1024 are read"):
-        read_opened(file, ImageFormat.TIFF)
-
-
-def test_both_kinds_of_tiff_are_read():
-    assert read_opened(encoded(picture(40, 30), "TIFF", big_tiff=True), ImageFormat.TIFF).stored == Size(40, 30)
-
-
 @pytest.mark.parametrize("file", [b"BM" + bytes(30), b"II*\x00", b"\x00\x00\x00\x20ftypavif" + bytes(40)])
 def test_what_pillow_refuses_is_broken(file):
     image_format = {b"B": ImageFormat.BMP, b"I": ImageFormat.TIFF}.get(file[:1], ImageFormat.AVIF)
