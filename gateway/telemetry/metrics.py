@@ -50,8 +50,8 @@ class CounterTable:
         for key in product(*values):
             if key not in self.cells:
                 self.cells[key] = 0
-                pairs = ",".join(f'{label.name}="{_escaped(value)}"' for label, value in zip(labels, key, strict=True))
-                self._line_heads.append(f"{self.declaration.full_name}{{{pairs}}} ")
+                pairs = sorted(f'{label.name}="{_escaped(value)}"' for label, value in zip(labels, key, strict=True))
+                self._line_heads.append(f"{self.declaration.full_name}{{{','.join(pairs)}}} ")
 
     def text(self, *, is_openmetrics: bool) -> str:
         """Its lines on the page; both formats write a counter's samples in the same way, as the library does."""
