@@ -120,12 +120,11 @@ class Proxy:
 
     async def _serve_seated(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         answer = None
-        body_hold = BodyHold(self._door.body_budget, arrival, self._door.body_limits)
+        body_hold = BodyHold(self._door.body_budget, arrival, self._door.body_limits, self._door.wait_seconds)
         try:
-            await body_hold.take(self._door.wait_seconds)
-            exchange.body = await self._receive(exchange, arrival, receive)
+            exchange.body = await self._receive(exchange, arrival, receive, body_hold)
             exchange.body_bytes = len(exchange.body)
-            body_hold.shrink(exchange.body_bytes)
+            body_hold.settle(exchange.body_bytes)
             watch = ClientWatch(exchange, receive, self._most_seconds)
             try:
                 answer = await serve(self._parts, exchange)
@@ -141,12 +140,15 @@ class Proxy:
                 exchange.lease.abandon()
             body_hold.release()
 
-    async def _receive(self, exchange: Exchange, arrival: Arrival, receive: Receive) -> bytes | bytearray:
+    async def _receive(
+        self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold
+    ) -> bytes | bytearray:
         limits = self._door.body_limits
-        body = await receive_body(receive, arrival.content_length, limits)
+        body = await receive_body(receive, arrival.content_length, limits, body_hold)
         exchange.received = self._parts.clock()
         if not arrival.is_coded:
             return body
+        await body_hold.make_room_to_decode(len(body))
         exchange.headers = [pair for pair in exchange.headers if pair[0] != b"content-encoding"]
         return await decode_body(body, arrival.content_encoding, limits.max_decoded_bytes)
 

@@ -6,7 +6,7 @@ import pytest
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Reason
 from gateway.domain.queue import SMALL_BODY_BYTES
-from gateway.ledger.byte_budget import ByteBudget, ByteBudgetStatistics, Seats
+from gateway.ledger.byte_budget import ByteBudget, ByteBudgetStatistics, Seats, Share
 
 MIB = 2**20
 SMALL = SMALL_BODY_BYTES
@@ -68,6 +68,8 @@ class TestTaking:
             budget.release(2 * MIB)
         with pytest.raises(ValueError, match="gives back"):
             budget.release(100)
+        with pytest.raises(ValueError, match="gives back"):
+            budget.change(small=100, large=-99)
         assert budget.statistics().held == MIB
 
 
@@ -177,12 +179,127 @@ class TestCancelling:
 async def test_what_turns_out_smaller_keeps_only_that_and_lets_the_next_one_in(budget):
     assert budget.try_acquire(12 * MIB)
     next_one = await waiting(budget, 12 * MIB)
-    budget.shrink(12 * MIB, 100)
+    budget.change(small=100, large=-12 * MIB)
     assert await done(next_one) == [True]
     assert budget.statistics().held == 12 * MIB + 100
     budget.release(100)
     budget.release(12 * MIB)
     assert budget.statistics().held == 0
+
+
+class TestSlowUploads:
+    """They hold bytes and ask for more; here a step is 1 MiB and their quarter 4 MiB."""
+
+    async def test_all_together_have_a_quarter(self, budget):
+        for held in range(4):
+            await budget.acquire_step(MIB, held * MIB, 30.0)
+        with pytest.raises(GatewayError, match="that come slowly is taken: 4194304 of 4194304 bytes") as caught:
+            await budget.acquire_step(MIB, MIB, 30.0)
+        assert (caught.value.status, caught.value.reason) == (429, Reason.HOST_MEMORY)
+        assert budget.try_acquire(8 * MIB)
+
+    async def test_one_that_is_alone_may_be_as_long_as_any(self, budget):
+        for held in range(8):
+            await budget.acquire_step(MIB, held * MIB, 30.0)
+        with pytest.raises(GatewayError):
+            await budget.acquire_step(MIB, 0, 30.0)
+
+    async def test_what_is_waited_for_counts(self, budget):
+        assert budget.try_acquire(12 * MIB)
+        steps = [asyncio.create_task(budget.acquire_step(MIB, 0, 30.0)) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert [task.done() for task in steps] == [False] * 4 + [True]
+        assert isinstance(steps[4].exception(), GatewayError)
+        budget.release(12 * MIB)
+        await asyncio.gather(*steps[:4])
+
+    async def test_they_go_before_large_ones_that_wait(self, budget):
+        assert budget.try_acquire(8 * MIB)
+        large = await waiting(budget, 5 * MIB)
+        await budget.acquire_step(MIB, 0, 30.0)
+        assert await done(large) == [False]
+        budget.release(8 * MIB)
+        assert await done(large) == [True]
+
+    async def test_large_ones_do_not_take_what_they_wait_for(self, budget):
+        assert budget.try_acquire(10 * MIB)
+        assert budget.try_acquire(MIB)
+        step = asyncio.create_task(budget.acquire_step(2 * MIB, 0, 30.0))
+        await asyncio.sleep(0)
+        assert not budget.try_acquire(MIB)
+        large = await waiting(budget, MIB)
+        budget.release(MIB)
+        assert await done(step, large) == [True, False]
+
+    async def test_small_bodies_do_not_starve_one(self, budget):
+        while budget.try_acquire(SMALL):
+            pass
+        step = asyncio.create_task(budget.acquire_step(MIB, 0, 30.0))
+        await asyncio.sleep(0)
+        assert not budget.try_acquire(SMALL)
+        for _ in range(4):
+            budget.release(SMALL)
+        assert await done(step) == [True]
+
+    async def test_one_that_slows_down_keeps_what_it_has_filled(self, budget):
+        assert budget.try_acquire(12 * MIB)
+        next_one = await waiting(budget, 9 * MIB)
+        budget.slow_down(0, small=0, large=-12 * MIB, slow=2 * MIB)
+        assert await done(next_one) == [True]
+        assert budget.statistics().held == 11 * MIB
+        budget.change(large=-9 * MIB, slow=-2 * MIB)
+
+    async def test_one_that_slows_down_where_the_quarter_is_full_is_refused_and_still_holds_it_all(self, budget):
+        await budget.acquire_step(4 * MIB, 0, 30.0)
+        assert budget.try_acquire(8 * MIB)
+        with pytest.raises(GatewayError):
+            budget.slow_down(0, small=0, large=-8 * MIB, slow=MIB)
+        assert budget.statistics().held == 12 * MIB
+
+    async def test_taking_it_back_while_waiting_leaves_nothing(self, budget, clock):
+        assert budget.try_acquire(12 * MIB)
+        step = asyncio.create_task(budget.acquire_step(MIB, 0, 30.0))
+        await asyncio.sleep(0)
+        step.cancel()
+        budget.release(12 * MIB)
+        await asyncio.wait([step])
+        assert budget.statistics() == ByteBudgetStatistics(16 * MIB, held=0, waiting=0)
+        assert clock.pending == []
+
+
+async def test_uploads_that_hold_and_ask_never_wait_for_each_other(budget, clock):
+    """Every one ends, refused or whole, though nobody's patience ends: the clock stands still."""
+    dice = random.Random(5)
+    ends = {"whole": 0, "refused": 0}
+
+    async def slow() -> None:
+        held = 0
+        try:
+            for _ in range(dice.randint(1, 30)):
+                await budget.acquire_step(MIB // 4, held, 30.0)
+                held += MIB // 4
+                await asyncio.sleep(0)
+            if dice.random() < 0.5:
+                await budget.acquire(8 * MIB, 30.0, Share.LARGE)
+                budget.change(large=-8 * MIB)
+            ends["whole"] += 1
+        except GatewayError:
+            ends["refused"] += 1
+        finally:
+            budget.change(slow=-held)
+
+    async def fast() -> None:
+        await budget.acquire(8 * MIB, 30.0)
+        for _ in range(dice.randint(0, 5)):
+            await asyncio.sleep(0)
+        budget.release(8 * MIB)
+        ends["whole"] += 1
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(slow() if dice.random() < 0.7 else fast() for _ in range(300)))
+    assert sum(ends.values()) == 300
+    assert min(ends.values()) > 0
+    assert budget.statistics() == ByteBudgetStatistics(16 * MIB, held=0, waiting=0)
 
 
 async def test_any_mixture_leaves_nothing_behind(budget, clock):

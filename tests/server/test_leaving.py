@@ -105,7 +105,7 @@ async def test_while_it_waits_for_memory_it_is_gone_as_soon_as_its_turn_comes():
         holder.post(large)
         other_holder.post(large)
         await until(lambda: gateway.held().get('{resource="body_bytes"}') == 2 * len(large))
-        waiting.send(head(len(large)) + large[:1000])
+        waiting.send(head(len(large)) + large[:20_000])
         await until(lambda: gateway.held().get('{resource="seats"}') == 3)
         waiting.hang_up()
         holder.hang_up()

@@ -6,12 +6,48 @@ import zlib
 
 import pytest
 
-from gateway.domain.errors import GatewayError
-from gateway.server import receive as room
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.outcome import Reason
+from gateway.server import receive as room_of_bodies
 from gateway.server.receive import BodyLimits, ClientLeftError, decode_body, receive_body
 
 LIMITS = BodyLimits(max_bytes=100, max_decoded_bytes=100, min_bytes_per_second=10)
 LEFT = {"type": "http.disconnect"}
+
+
+class Room:
+    """As much as is asked for; remembers what was asked. `first_bytes` are there from the start."""
+
+    def __init__(self, first_bytes=1000, *, is_refusing=False):
+        self.byte_count = first_bytes
+        self.is_ahead = False
+        self.is_refusing = is_refusing
+        self.asked = []
+
+    async def begin(self, *, is_here):
+        self.asked.append("here" if is_here else "begin")
+
+    def has_room(self, come_bytes):
+        return come_bytes < self.byte_count
+
+    async def grow(self, come_bytes, *, is_fast):
+        self.asked.append(f"{'fast' if is_fast else 'slow'} at {come_bytes}")
+        self.is_ahead = is_fast
+        self.byte_count = 1000 if is_fast else come_bytes + 10
+
+    def fall_back(self, come_bytes):
+        self.asked.append(f"back at {come_bytes}")
+        self.is_ahead = False
+        self.byte_count = come_bytes + 10
+        if self.is_refusing:
+            raise GatewayError(Code.RATE_LIMIT_EXCEEDED, "no memory", reason=Reason.HOST_MEMORY)
+
+    async def cover(self, byte_count):
+        self.asked.append(f"cover {byte_count}")
+
+
+def received(client, announced=None, limits=LIMITS, room=None):
+    return receive_body(client, announced, limits, room or Room())
 
 
 def piece(body: bytes, *, more=True):
@@ -40,38 +76,38 @@ async def refused(awaitable, status):
 
 async def test_one_message_is_handed_on_without_a_copy():
     body = b"x" * 100
-    assert await receive_body(coming(piece(body, more=False)), 100, LIMITS) is body
+    assert await received(coming(piece(body, more=False)), 100, LIMITS) is body
 
 
 @pytest.mark.parametrize("announced", [10, None])
 async def test_pieces_become_one_buffer(announced):
     client = coming(piece(b"abc"), piece(b""), piece(b"defghij", more=False))
-    assert await receive_body(client, announced, LIMITS) == b"abcdefghij"
+    assert await received(client, announced, LIMITS) == b"abcdefghij"
 
 
 async def test_an_empty_body():
-    assert await receive_body(coming({"type": "http.request"}), None, LIMITS) == b""
+    assert await received(coming({"type": "http.request"}), None, LIMITS) == b""
 
 
 async def test_more_than_the_limit():
-    assert "100" in await refused(receive_body(coming(piece(b"x" * 101, more=False)), None, LIMITS), 413)
-    assert "at least 120" in await refused(receive_body(coming(piece(b"x" * 60), piece(b"x" * 60)), None, LIMITS), 413)
+    assert "100" in await refused(received(coming(piece(b"x" * 101, more=False)), None, LIMITS), 413)
+    assert "at least 120" in await refused(received(coming(piece(b"x" * 60), piece(b"x" * 60)), None, LIMITS), 413)
 
 
 @pytest.mark.parametrize("messages", [[LEFT], [piece(b"x"), LEFT]])
 async def test_the_client_leaves(messages):
     with pytest.raises(ClientLeftError):
-        await receive_body(coming(*messages), 10, LIMITS)
+        await received(coming(*messages), 10, LIMITS)
 
 
 async def test_too_slow(monkeypatch):
-    monkeypatch.setattr(room, "GRACE_SECONDS", 0.01)
-    assert "Only 0 bytes" in await refused(receive_body(coming(None), 90, LIMITS), 408)
-    assert "Only 1 bytes" in await refused(receive_body(coming(piece(b"x"), None), 90, LIMITS), 408)
+    monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.01)
+    assert "Only 0 bytes" in await refused(received(coming(None), 90, LIMITS), 408)
+    assert "Only 1 bytes" in await refused(received(coming(piece(b"x"), None), 90, LIMITS), 408)
 
 
 async def test_every_byte_buys_time(monkeypatch):
-    monkeypatch.setattr(room, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.05)
     quick = BodyLimits(100, 100, min_bytes_per_second=100)
 
     async def receive():
@@ -79,11 +115,11 @@ async def test_every_byte_buys_time(monkeypatch):
         return left.pop(0)
 
     left = [piece(b"x" * 30), piece(b"x" * 30), piece(b"x" * 30, more=False)]
-    assert len(await receive_body(receive, 90, quick)) == 90
+    assert len(await received(receive, 90, quick)) == 90
 
 
 async def test_without_a_rate_there_is_no_hurry(monkeypatch):
-    monkeypatch.setattr(room, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.0)
     patient = BodyLimits(100, 100, min_bytes_per_second=0)
 
     async def receive():
@@ -91,7 +127,93 @@ async def test_without_a_rate_there_is_no_hurry(monkeypatch):
         return left.pop(0)
 
     left = [piece(b"x"), piece(b"y", more=False)]
-    assert await receive_body(receive, 2, patient) == b"xy"
+    assert await received(receive, 2, patient) == b"xy"
+
+
+class TestRoom:
+    """What is asked of the room, and when."""
+
+    async def test_what_fits_from_the_start_asks_for_nothing(self):
+        room = Room()
+        await received(coming(piece(b"abc"), piece(b"def", more=False)), 6, room=room)
+        assert room.asked == ["begin", "cover 6"]
+
+    async def test_a_fast_body_asks_once(self):
+        room = Room(first_bytes=2)
+        client = coming(piece(b"abc"), piece(b"def"), piece(b"ghi", more=False))
+        assert await received(client, 9, room=room) == b"abcdefghi"
+        assert room.asked == ["begin", "fast at 3", "cover 9"]
+
+    async def test_a_slow_body_asks_again_and_again(self, monkeypatch):
+        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", -1.0)
+        room = Room(first_bytes=2)
+        client = coming(piece(b"x" * 3), piece(b"y" * 9), piece(b"z" * 9), piece(b"!", more=False))
+        assert await received(client, 22, room=room) == b"xxx" + b"y" * 9 + b"z" * 9 + b"!"
+        assert room.asked == ["begin", "slow at 3", "slow at 21", "cover 22"]
+
+    @pytest.mark.parametrize("announced", [9, None])
+    async def test_a_body_that_falls_behind_gives_up_what_it_has_not_filled(self, monkeypatch, announced):
+        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.05)
+        room = Room(first_bytes=2)
+        is_late = asyncio.Event()
+        first = coming(piece(b"abc"), piece(b"def"))
+
+        async def client():
+            if "back at 6" in room.asked:
+                return piece(b"ghi", more=False)
+            if len(room.asked) > 1 and is_late.is_set():
+                await asyncio.Event().wait()
+            message = await first()
+            if message["body"] == b"def":
+                is_late.set()
+            return message
+
+        assert await received(client, announced, room=room) == b"abcdefghi"
+        assert room.asked == ["begin", "fast at 3", "back at 6", "cover 9"]
+
+    async def test_falling_behind_where_there_is_no_room_for_slow_ones(self, monkeypatch):
+        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.01)
+        client = coming(piece(b"abc"), None)
+        assert await refused(received(client, 9, room=Room(2, is_refusing=True)), 429) == "no memory"
+
+    async def test_having_fallen_behind_it_still_has_to_come_at_the_minimum_rate(self, monkeypatch):
+        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.01)
+        monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.02)
+        room = Room(2)
+        client = coming(piece(b"a"), piece(b"b"), *[None] * 3)
+        assert "Only 2 bytes" in await refused(received(client, 9, BodyLimits(100, 100, 10_000), room), 408)
+        assert room.asked[1:] == ["fast at 2", "back at 2"]
+
+    async def test_waiting_for_room_is_not_the_clients_fault(self, monkeypatch):
+        monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.2)
+        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.2)
+
+        class Late(Room):
+            async def grow(self, come_bytes, *, is_fast):
+                await asyncio.sleep(0.3)
+                await super().grow(come_bytes, is_fast=is_fast)
+
+        left = [piece(b"abc"), piece(b"def"), piece(b"ghi", more=False)]
+
+        async def client():
+            await asyncio.sleep(0)
+            return left.pop(0)
+
+        room = Late(first_bytes=2)
+        assert await received(client, 9, room=room) == b"abcdefghi"
+        assert "back at 3" not in room.asked
+
+    async def test_a_body_that_is_here_needs_no_timer(self, monkeypatch):
+        class Server:
+            more_body = False
+
+            async def receive(self):
+                return piece(b"{}", more=False)
+
+        monkeypatch.setattr(asyncio, "timeout_at", None)
+        room = Room()
+        assert await received(Server().receive, 2, room=room) == b"{}"
+        assert room.asked == ["here", "cover 2"]
 
 
 class TestCodings:
