@@ -9,7 +9,7 @@ import zlib
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageFormat, ImageInfo, Why
 from gateway.imaging.header import jpeg, webp
-from gateway.imaging.header.png import SIGNATURE, may_orient
+from gateway.imaging.header.png import INFLATED_CHUNKS, MAX_INFLATED_CHUNKS, SIGNATURE, may_orient
 
 _MAX_CHUNKS = 65_536  # encoders write at least some kilobytes of pixels in each
 _NOTHING: frozenset[Why] = frozenset()
@@ -20,7 +20,8 @@ def late_reasons(file: bytes, info: ImageInfo) -> frozenset[Why]:
     """Reasons for encoding the image anew that its header did not show.
 
     Formats without an end marker have none; GIF is encoded anew whatever follows it. Raises GatewayError
-    IMAGE_PARSE_ERROR for a PNG with a wrong checksum: its pixels would be decoded to something else than was meant.
+    IMAGE_PARSE_ERROR for a PNG with a wrong checksum (its pixels would be decoded to something else than was meant) or
+    with more chunks than any encoder writes (a decoder is kept busy by them).
     """
     match info.format:
         case ImageFormat.JPEG:
@@ -52,7 +53,7 @@ def _walk_png(file: bytes) -> tuple[int, bool]:
     Raises GatewayError on a wrong checksum, and for a file of more chunks than any encoder writes.
     """
     view = memoryview(file)
-    position, may_be_turned = len(SIGNATURE), False
+    position, may_be_turned, inflated = len(SIGNATURE), False, 0
     for _ in range(_MAX_CHUNKS):
         if position + 12 > len(file):
             return len(file), may_be_turned
@@ -64,6 +65,9 @@ def _walk_png(file: bytes) -> tuple[int, bool]:
             raise _damaged(f"the checksum of the chunk at byte {position} is wrong")
         if name == b"IEND":
             return end, may_be_turned
+        inflated += name in INFLATED_CHUNKS
+        if inflated > MAX_INFLATED_CHUNKS:
+            raise _damaged(f"it has more than {MAX_INFLATED_CHUNKS} compressed texts and profiles")
         may_be_turned = name != b"IDAT" and (may_be_turned or may_orient(name, view[position:end]))
         position = end
     raise _damaged(f"it has more than {_MAX_CHUNKS} chunks")

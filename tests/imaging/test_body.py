@@ -51,6 +51,20 @@ def test_a_missing_end_chunk_is_left_to_the_decoder():
     assert late_reasons(file[:-20], info_of(file)) == set()
 
 
+@pytest.mark.parametrize("name", [b"iCCP", b"zTXt", b"iTXt"])
+@pytest.mark.parametrize("place", [33, -12], ids=["before", "behind"])
+def test_a_png_of_endless_compressed_texts_is_refused(name, place):
+    """Each kilobyte is inflated to a megabyte, damaged ones outside of Pillow's own count."""
+    file, body = encoded(picture(40, 30)), name + b"x\x00\x00" + zlib.compress(bytes(1000))
+    chunk = (len(body) - 4).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+    few, many = (file[:place] + chunk * count + file[place:] for count in (64, 65))
+
+    assert late_reasons(few, info_of(few)) == set()
+    with pytest.raises(GatewayError, match="more than 64 compressed texts and profiles") as caught:
+        late_reasons(many, info_of(many))
+    assert caught.value.code is Code.IMAGE_PARSE_ERROR
+
+
 def test_orientation_that_the_probe_could_not_see_is_a_reason():
     turned = encoded(picture(40, 30), orientation=6)
     start = turned.index(b"eXIf") - 4

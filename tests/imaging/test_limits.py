@@ -96,7 +96,7 @@ def test_looking_counts_the_copies_of_a_file_and_the_picture_in_an_icon():
 
 
 def test_looking_counts_the_numbers_that_a_tiff_may_hold():
-    assert 103_000 == look_bytes(ImageFormat.TIFF, 1000) - look_bytes(ImageFormat.TIFF, 0)
+    assert look_bytes(ImageFormat.TIFF, 1000) - look_bytes(ImageFormat.TIFF, 0) == 103_000
     assert look_bytes(ImageFormat.TIFF, 20_000_000) < 60_000_000 + 53_000_000
 
 

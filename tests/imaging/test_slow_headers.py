@@ -106,6 +106,12 @@ def test_a_long_header_of_few_parts_is_read(name):
     assert time.thread_time() - begun < MOST_SECONDS
 
 
+def test_more_texts_than_any_file_has_are_not_handed_to_pillow():
+    text = png_chunk(b"zTXt", b"Raw profile type exif\x00\x00" + zlib.compress(bytes(1 << 20)))
+    with pytest.raises(GatewayError, match="65 of its chunks may turn it, at most 64 are read"):
+        probed(PNG[:33] + text * 65 + PNG[33:])
+
+
 def test_metadata_larger_than_any_true_one_is_not_handed_to_pillow():
     entries = exif_of_many_entries() + bytes(1 << 20)
     with pytest.raises(GatewayError, match=r"its EXIF has .* at most 1048576 are read"):

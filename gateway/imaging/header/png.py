@@ -25,6 +25,9 @@ _DEPTHS = {
 # Text keys under which Pillow finds an orientation.
 _ORIENTED_TEXT = (b"Raw profile type exif\x00", b"XML:com.adobe.xmp\x00", b"exif\x00")
 _TEXT_CHUNKS = frozenset({b"tEXt", b"zTXt", b"iTXt"})
+INFLATED_CHUNKS = frozenset({b"iCCP", b"iTXt", b"zTXt"})
+MAX_INFLATED_CHUNKS = 64
+"""True files have a handful. Pillow inflates each, a kilobyte to a megabyte, which takes two milliseconds."""
 _METADATA_NAME = tuple(_TEXT_CHUNKS | {b"eXIf"})
 _EMPTY_IDAT = b"\x00\x00\x00\x00IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
 
@@ -136,6 +139,8 @@ def _orientation(head: bytes, metadata: list[bytes], steps: Steps) -> int:
         return orientation(metadata[0][8:-4], b"", steps)
     # Text may be compressed or hexadecimal: a picture made of these chunks alone lets Pillow read them its own way.
     steps.take(Steps.PILLOW)
+    if len(metadata) > MAX_INFLATED_CHUNKS:
+        raise BrokenHeaderError(f"{len(metadata)} of its chunks may turn it, at most {MAX_INFLATED_CHUNKS} are read")
     try:
         picture = open_picture(head + b"".join(metadata) + _EMPTY_IDAT, ImageFormat.PNG)
     except CLIENT_FAULTS as fault:
