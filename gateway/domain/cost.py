@@ -1,4 +1,4 @@
-"""What a request will cost the engine, before anything is sent; and which requests can never fit.
+"""What a request will cost the engine, before anything is sent. Which requests can never fit: never_fits.py.
 
 Only arithmetic over counts that others made: tokens of images (vision/), of text (a tokenizer or a learned ratio).
 What is held of which capacity belongs to holdings.py, what a request is likely to answer to learning.py.
@@ -7,10 +7,8 @@ What is held of which capacity belongs to holdings.py, what a request is likely 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
-from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.domain.request import VisionRequest
 from gateway.domain.vision.base import ImageTokens, VisionFamily
@@ -28,7 +26,8 @@ _PER_CONVERSATION = Bounds(0, 8, 512)
 _NO_TOKENS = Bounds.exact(0)
 
 
-def _ceil_div(dividend: int, divisor: int) -> int:
+def ceil_div(dividend: int, divisor: int) -> int:
+    """The quotient, rounded up."""
     return -(-dividend // divisor)
 
 
@@ -39,6 +38,7 @@ class EngineLimits(NamedTuple):
     layers that each need blocks of their own, and each is charged in full; where it is unknown, one is charged. Of
     several engines (data parallel) `kv_blocks` is the sum and `kv_blocks_of_one` what the smallest of them has: no
     request is spread over two. None there: there is one engine. A server without a KV cache has no `kv_blocks`.
+    `sequences` is what may be generated at the same time.
     """
 
     max_model_len: int | None = None
@@ -47,6 +47,7 @@ class EngineLimits(NamedTuple):
     kv_block_tokens: int = 16
     kv_groups: int | None = None
     encoder_budget_tokens: int | None = None
+    sequences: int | None = None
     prefix_caching: bool = True
 
     @property
@@ -81,8 +82,8 @@ class OutputGrowth(NamedTuple):
         excess = generated_tokens - self.reserved_tokens
         if excess <= 0:
             return 0
-        charged = _ceil_div(excess, GROWTH_STEP_TOKENS) * GROWTH_STEP_TOKENS
-        return self.groups * _ceil_div(charged, self.block_tokens)
+        charged = ceil_div(excess, GROWTH_STEP_TOKENS) * GROWTH_STEP_TOKENS
+        return self.groups * ceil_div(charged, self.block_tokens)
 
 
 class ImageCost(NamedTuple):
@@ -127,7 +128,7 @@ class RequestCost(NamedTuple):
 
         With several prompts only their sum is known, and the longest is at least their mean.
         """
-        return _ceil_div(self.prompt_tokens.lower, self.prompts) + min(1, self.output_tokens)
+        return ceil_div(self.prompt_tokens.lower, self.prompts) + min(1, self.output_tokens)
 
 
 def text_bounds(text_bytes: int, message_count: int, bytes_per_token: float, *, uncertain_bytes: int = 0) -> Bounds:
@@ -165,7 +166,7 @@ def kv_blocks_needed(
     block = limits.kv_block_tokens
     # The sum of each prompt's rounded-up blocks is at most this; for one prompt it is exact.
     prompt_blocks = (prompt_tokens + prompts * (block - 1)) // block
-    answer_blocks = _ceil_div(output_tokens, block) + 1 if output_tokens else 0
+    answer_blocks = ceil_div(output_tokens, block) + 1 if output_tokens else 0
     copies = 1 if limits.prefix_caching else n
     return limits.charged_kv_groups * (copies * prompt_blocks + prompts * n * answer_blocks)
 
@@ -186,14 +187,11 @@ def estimate(
     `served` names the ordinals of images that this engine has lately encoded: its caches spare it their decoding
     and encoding, never their place in the prompt.
     """
-    images = tuple(
-        ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder)
-        for plan, tokens in zip(plans, image_tokens, strict=True)
-    )
-    fresh = [image for image, plan in zip(images, plans, strict=True) if plan.ordinal not in served]
-    visual_tokens = sum(image.prompt_tokens for image in images)
-    whole = text + (visual_tokens + request.prompt_token_ids)
-    prompt_tokens = _truncated(whole, visual_tokens, request, limits)
+    # Most requests have no image, and even empty loops are half of this function's time then.
+    images = _image_costs(request, plans, image_tokens) if plans else ()
+    fresh = [image for image, plan in zip(images, plans, strict=True) if plan.ordinal not in served] if images else ()
+    visual_tokens = sum(image.prompt_tokens for image in images) if images else 0
+    prompt_tokens = _truncated(text + (visual_tokens + request.prompt_token_ids), visual_tokens, request, limits)
     answers = request.prompts * request.n
     return RequestCost(
         prompt_tokens=prompt_tokens,
@@ -208,6 +206,15 @@ def estimate(
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
         needs_engine=request.needs_engine,
+    )
+
+
+def _image_costs(
+    request: VisionRequest, plans: Sequence[ImagePlan], image_tokens: Sequence[ImageTokens]
+) -> tuple[ImageCost, ...]:
+    return tuple(
+        ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder)
+        for plan, tokens in zip(plans, image_tokens, strict=True)
     )
 
 
@@ -227,105 +234,16 @@ def _amounts(
 ) -> Amounts:
     if not request.needs_engine:
         return Amounts()
+    kv_blocks = kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n)
+    sequences = request.prompts * request.n
+    if not fresh:
+        return Amounts(kv_blocks, sequences)
     return Amounts(
-        kv_blocks=kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n),
-        sequences=request.prompts * request.n,
+        kv_blocks,
+        sequences,
         encoder_tokens=sum(image.encoder_tokens for image in fresh),
         preprocess_pixels=sum(image.size.pixels for image in fresh),
     )
-
-
-def refuse_what_never_fits(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None = None) -> None:
-    """Raise the 400 of a request that this engine could not serve even when idle.
-
-    Decided on lower bounds against the static limits, so what may fit is let through; `family` lets the message name
-    the size that would fit. A `max_tokens` beyond the context is no reason: vLLM cuts it down, or says so itself.
-    Raises GatewayError: context_length_exceeded, request_exceeds_budget.
-    """
-    if not cost.needs_engine:
-        return
-    _refuse_context(cost, limits, family)
-    _refuse_encoder(cost, limits, family)
-    _refuse_kv(cost, limits, family)
-
-
-def _refuse_context(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
-    if limits.max_model_len is None or cost.least_tokens <= limits.max_model_len:
-        return
-    raise GatewayError(
-        Code.CONTEXT_LENGTH_EXCEEDED,
-        f"This model's maximum context length is {limits.max_model_len} tokens. {_describe_need(cost)} "
-        f"{_what_would_help(cost, limits.max_model_len, family)}",
-        param=cost.prompt_param,
-    )
-
-
-def _refuse_encoder(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
-    budget = limits.encoder_budget_tokens
-    if budget is None or cost.largest_image_encoder_tokens <= budget:
-        return
-    image = max(cost.images, key=lambda image: image.encoder_tokens)
-    fit = family.shrink(image.size, budget) if family else None
-    raise GatewayError(
-        Code.REQUEST_EXCEEDS_BUDGET,
-        f"The image of {image.size} pixels costs {image.encoder_tokens} encoder tokens, and the engine can encode at "
-        f"most {budget} at once. Send a smaller image{f', at most {fit} pixels' if fit else ''}.",
-        param=image.param,
-        reason=Reason.NEVER_FITS_ENCODER,
-    )
-
-
-def _refuse_kv(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
-    # One group only: where there are more, all but one may keep no more than a window of the prompt.
-    pool_tokens = limits.kv_pool_tokens
-    if pool_tokens is None or cost.least_tokens <= pool_tokens:
-        return
-    blocks = _ceil_div(cost.least_tokens, limits.kv_block_tokens)
-    raise GatewayError(
-        Code.REQUEST_EXCEEDS_BUDGET,
-        f"The request needs at least {blocks} KV blocks and the engine has {limits.largest_kv_blocks} in all, which "
-        f"hold {pool_tokens} tokens. {_describe_need(cost)} {_what_would_help(cost, pool_tokens, family)}",
-        param=cost.prompt_param,
-        reason=Reason.NEVER_FITS_KV,
-    )
-
-
-def _describe_need(cost: RequestCost) -> str:
-    each = "" if cost.prompts == 1 else f" in the longest of its {cost.prompts} prompts"
-    images = f" ({cost.visual_tokens} of them for {len(cost.images)} image(s))" if cost.images else ""
-    return f"Your request needs at least {cost.least_tokens} tokens{each}{images}, room for an answer included."
-
-
-def _what_would_help(cost: RequestCost, limit_tokens: int, family: VisionFamily | None) -> str:
-    excess = cost.least_tokens - limit_tokens
-    if excess > cost.visual_tokens:
-        return f"Shorten the text by at least {excess - cost.visual_tokens} tokens{_and_drop_images(cost)}."
-    dropped, last_param = _oldest_images_worth(cost.images, excess)
-    help_text = f"Leave out at least the {dropped} oldest of its {len(cost.images)} image(s) (up to {last_param})"
-    fit = _size_that_fits_all(cost, limit_tokens, family) if family else None
-    return f"{help_text}{f', or send none larger than {fit} pixels' if fit else ''}."
-
-
-def _and_drop_images(cost: RequestCost) -> str:
-    return " and leave out all images, for example by dropping the oldest turns" if cost.images else ""
-
-
-def _oldest_images_worth(images: Sequence[ImageCost], tokens: int) -> tuple[int, str]:
-    """How many of the first images cost `tokens` or more, and where the last of these stands."""
-    dropped = 0
-    while tokens > 0:
-        tokens -= images[dropped].prompt_tokens
-        dropped += 1
-    return dropped, images[dropped - 1].param
-
-
-def _size_that_fits_all(cost: RequestCost, limit_tokens: int, family: VisionFamily) -> Size | None:
-    """The largest image's size at which all images, were they no dearer than it, fit together."""
-    largest = max(cost.images, key=lambda image: image.prompt_tokens)
-    room = limit_tokens - (cost.least_tokens - cost.visual_tokens)
-    markers = family.tokens(largest.size).markers
-    share = room // len(cost.images) - markers
-    return family.shrink(largest.size, share) if share > 0 else None
 
 
 class MemoryView(NamedTuple):

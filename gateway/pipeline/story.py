@@ -7,12 +7,14 @@ A refused request costs a header probe of each image and no pixel. Everything th
 import asyncio
 from collections.abc import Coroutine, Sequence
 
-from gateway.domain.cost import RequestCost, estimate, refuse_what_never_fits
+from gateway.domain.cost import RequestCost, estimate
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.never_fits import refuse_what_never_fits
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
 from gateway.domain.queue import Ticket
 from gateway.domain.request import VisionRequest
+from gateway.domain.vision.base import ImageTokens
 from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Exchange, Parts, Rules
@@ -93,13 +95,11 @@ def cost_of(
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
     limits = rules.models.limits(model)
-    image_tokens = [image_cost(image, model.family) for image in plan.plans]
-    exchange.sent_images = tuple(
-        (source.digest, image.target)
-        for source, image in zip(plan.sources, plan.plans, strict=True)
-        if source.digest is not None
-    )
-    lately = rules.models.engine.images
+    image_tokens: list[ImageTokens] = []
+    served: list[int] = []
+    if plan.plans:
+        image_tokens = [image_cost(image, model.family) for image in plan.plans]
+        served = _note_images(rules, exchange, plan)
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
     return estimate(
         request,
@@ -109,12 +109,16 @@ def cost_of(
         output_tokens=model.output.tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
         limits=limits,
         body_bytes=exchange.body_bytes,
-        served=[
-            source.ref.ordinal
-            for source, image in zip(plan.sources, plan.plans, strict=True)
-            if (source.digest, image.target) in lately
-        ],
+        served=served,
     )
+
+
+def _note_images(rules: Rules, exchange: Exchange, plan: Plan) -> list[int]:
+    """Remember what the engine's caches will know after this request; the ordinals of what they know already."""
+    pairs = list(zip(plan.sources, plan.plans, strict=True))
+    exchange.sent_images = tuple((source.digest, image.target) for source, image in pairs if source.digest is not None)
+    lately = rules.models.engine.images
+    return [source.ref.ordinal for source, image in pairs if (source.digest, image.target) in lately]
 
 
 async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
