@@ -49,6 +49,8 @@ def serve(
     # What the start has made lives for ever; the garbage collector need not visit it with every full collection.
     gc.collect()
     gc.freeze()
+    # Requests leave no cycles behind: looking for some after every 700 objects costs a twentieth of the CPU (measured).
+    gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION)
     _Server(application, settings).run()
 
 
@@ -58,6 +60,7 @@ def _warn_of_what_is_not_there_yet(settings: Settings) -> None:
 
 
 _LEAVE_SECONDS = 2
+_NEW_OBJECTS_PER_COLLECTION = 10_000
 
 
 class _Server(uvicorn.Server):
