@@ -18,6 +18,7 @@ from gateway.imaging.header.tiff import VALUE_BYTES, Tag, check_directory, piece
 from gateway.imaging.pillow import CLIENT_FAULTS, open_picture
 
 _MAX_ICON_SIDE = 1024
+_MAX_RUN_LENGTH_SIZE = 2 << 20  # pixels, and bytes: Pillow decodes them in Python, at a tenth of a second for a million
 _LIBTIFF_BYTES = 256 << 10  # what it keeps whatever the file is
 _PLAIN_MODES = frozenset({"RGB", "L"})
 _ALPHA_MODES = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
@@ -34,6 +35,8 @@ def read_opened(file: bytes, image_format: ImageFormat) -> Header:
         picture = open_picture(file, image_format)
         if image_format is ImageFormat.TIFF:
             extra_bytes += _LIBTIFF_BYTES + piece_bytes(picture.tag_v2)  # type: ignore[attr-defined]  # a TiffImageFile
+        elif image_format is ImageFormat.BMP:
+            _check_run_lengths(picture, len(file))
         header = _header(picture, image_format, extra_bytes)
         if image_format is ImageFormat.AVIF:
             check_frames(file, header.stored)
@@ -75,6 +78,15 @@ def _directories(picture: ImageFile.ImageFile) -> int:
     """2 for a TIFF with a second page: counting them all would follow a chain of any length."""
     tags = getattr(picture, "tag_v2", None)
     return 1 + bool(tags is not None and tags.next)
+
+
+def _check_run_lengths(picture: ImageFile.ImageFile, file_bytes: int) -> None:
+    size = Size(*picture.size)
+    if picture.tile and picture.tile[0].codec_name == "bmp_rle" and max(size.pixels, file_bytes) > _MAX_RUN_LENGTH_SIZE:
+        raise BrokenHeaderError(
+            f"it is run-length coded and {size} in {file_bytes} bytes; of such files {_MAX_RUN_LENGTH_SIZE} pixels and "
+            "bytes are read"
+        )
 
 
 def _check_icons(file: bytes) -> None:

@@ -83,6 +83,22 @@ def test_no_pixel_of_a_large_bitmap_is_touched():
     assert read_opened(bytes(header), ImageFormat.BMP).stored == Size(60_000, 60_000)
 
 
+def run_length_coded(width: int, height: int, data: bytes) -> bytes:
+    header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8, 1, len(data), 0, 0, 0, 0)
+    return b"BM" + struct.pack("<IHHI", 1078 + len(data), 0, 0, 1078) + header + bytes(1024) + data
+
+
+def test_run_lengths_of_a_small_bitmap_are_read():
+    assert read_opened(run_length_coded(1448, 1448, bytes(100)), ImageFormat.BMP).stored == Size(1448, 1448)
+
+
+@pytest.mark.parametrize(("width", "height", "data"), [(1449, 1448, b""), (100, 100, bytes(2 << 20))])
+def test_run_lengths_that_would_keep_the_interpreter_busy_are_refused(width, height, data):
+    """A pixel in each row, the rest filled up one by one: seconds for 30 KB."""
+    with pytest.raises(BrokenHeaderError, match=f"run-length coded and {width}x{height} in .* 2097152 pixels"):
+        read_opened(run_length_coded(width, height, data), ImageFormat.BMP)
+
+
 def test_a_large_frame_in_a_small_container_is_refused():
     file = bytearray(encoded(picture(320, 240), "AVIF", speed=10))
     struct.pack_into(">II", file, file.index(b"ispe") + 8, 64, 48)
