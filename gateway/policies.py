@@ -103,6 +103,7 @@ def engine_of(settings: Settings) -> Engine:
         image_limit=LearnedLimit(settings.images.max_forwarded),
         encoder_tokens=LearnedLimit(settings.budget.encoder_tokens),
         kv_blocks=settings.budget.kv_blocks,
+        sequences=settings.budget.sequences,
     )
 
 

@@ -11,7 +11,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.domain.request import VisionRequest
-from gateway.domain.vision.base import ImageTokens, VisionFamily
+from gateway.domain.vision.base import ImageTokens
 
 LARGEST_TOKEN_BYTES = 128
 """No token of the vocabularies in use stands for more bytes (the longest are runs of 128 blanks)."""

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     NEVER_FITS_CONTEXT = "never_fits_context"
     NEVER_FITS_KV = "never_fits_kv"
     NEVER_FITS_ENCODER = "never_fits_encoder"
+    NEVER_FITS_SEQUENCES = "never_fits_sequences"
     TOO_MANY_IMAGES = "too_many_images"
     BAD_IMAGE = "bad_image"
     BAD_REQUEST = "bad_request"

@@ -53,7 +53,10 @@ class ServedModel:
 
 @dataclass(slots=True)
 class Engine:
-    """What is known of the engine behind all names of one upstream. `is_loading` until it was up for the first time."""
+    """What is known of the engine behind all names of one upstream. `is_loading` until it was up for the first time.
+
+    `sequences` is the operator's setting; a number that was learned is no reason to refuse.
+    """
 
     image_limit: LearnedLimit
     encoder_tokens: LearnedLimit
@@ -61,6 +64,7 @@ class Engine:
     kv_blocks: int | None = None
     kv_blocks_of_one: int | None = None
     kv_block_tokens: int = 16
+    sequences: int | None = None
     prefix_caching: bool = True
     is_loading: bool = True
 
@@ -103,6 +107,7 @@ class ModelTable:
             kv_blocks_of_one=engine.kv_blocks_of_one,
             kv_groups=model.kv_groups,
             kv_block_tokens=engine.kv_block_tokens,
+            sequences=engine.sequences,
             encoder_budget_tokens=engine.encoder_tokens.value,
             prefix_caching=engine.prefix_caching,
         )

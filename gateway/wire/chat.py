@@ -87,7 +87,7 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
         stream=read.boolean(parsed.stream, "stream"),
         include_usage=read.include_usage(parsed.stream_options),
         max_tokens=_max_tokens(parsed),
-        n=read.integer(parsed.n, "n", minimum=1) or 1,
+        n=read.answers(parsed.n),
         extra_text_bytes=extra_text_bytes,
         uncertain_extra_bytes=extra_text_bytes,
         truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),

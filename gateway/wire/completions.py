@@ -51,7 +51,7 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
         stream=read.boolean(parsed.stream, "stream"),
         include_usage=read.include_usage(parsed.stream_options),
         max_tokens=_DEFAULT_MAX_TOKENS if max_tokens is None else max(max_tokens, 1),
-        n=read.integer(parsed.n, "n", minimum=1) or 1,
+        n=read.answers(parsed.n, prompts.prompts),
         prompts=prompts.prompts,
         prompt_token_ids=prompts.token_ids,
         extra_text_bytes=prompts.text_bytes,
@@ -62,11 +62,4 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
 def _prompts(parsed: _Body) -> Prompts:
     if parsed.prompt is None:
         raise GatewayError(Code.INVALID_REQUEST, "`prompt` is missing.", param="prompt")
-    counted = count_prompts(parsed.prompt, "prompt")
-    if counted.prompts > _MOST_PROMPTS:
-        raise GatewayError(
-            Code.INVALID_REQUEST,
-            f"`prompt` holds {counted.prompts} prompts, and at most {_MOST_PROMPTS} are taken at once. Send fewer.",
-            param="prompt",
-        )
-    return counted
+    return count_prompts(parsed.prompt, "prompt", _MOST_PROMPTS)

@@ -39,7 +39,7 @@ def parse_embeddings(body: bytes | bytearray) -> VisionRequest:
         raise GatewayError(Code.INVALID_REQUEST, _NO_MESSAGES, param="messages")
     if parsed.input is None:
         raise GatewayError(Code.INVALID_REQUEST, "`input` is missing.", param="input")
-    prompts = count_prompts(_without_messages(parsed.input), "input")
+    prompts = count_prompts(_without_messages(parsed.input), "input", read.MOST_SEQUENCES)
     return VisionRequest(
         model=read.string(parsed.model, "model"),
         prompts=prompts.prompts,

@@ -15,13 +15,19 @@ class Prompts(NamedTuple):
     text_bytes: int = 0
 
 
-def count_prompts(prompt: str | Sequence[str | int | Sequence[int]], name: str) -> Prompts:
-    """Raises GatewayError invalid_request for an empty list or one of mixed kinds."""
+def count_prompts(prompt: str | Sequence[str | int | Sequence[int]], name: str, most: int) -> Prompts:
+    """Raises GatewayError invalid_request for an empty list, one of mixed kinds, or one of more than `most` prompts."""
     if isinstance(prompt, str):
         return Prompts(1, text_bytes=utf8_bytes(prompt))
-    kinds = {type(item) for item in prompt}
+    kinds = set(map(type, prompt))
     if kinds == {int}:
         return Prompts(1, token_ids=len(prompt))
+    if len(prompt) > most:
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            f"`{name}` holds {len(prompt)} prompts, and at most {most} are taken at once. Send fewer.",
+            param=name,
+        )
     if kinds == {str}:
         return Prompts(len(prompt), text_bytes=sum(utf8_bytes(item) for item in prompt if isinstance(item, str)))
     if kinds == {list}:

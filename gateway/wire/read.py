@@ -30,6 +30,8 @@ T = TypeVar("T")
 ABSENT = msgspec.Raw(b"")
 
 _LARGEST = 2**63 - 1
+MOST_SEQUENCES = 16_384
+"""vLLM's own limit of `n` (VLLM_MAX_N_SEQUENCES); here it also bounds `n` times the prompts."""
 _INSIDE_CONTENT = re.compile(r"messages\[\d+\]\.content\[")
 
 
@@ -79,6 +81,19 @@ def integer(value: Any, name: str, *, minimum: int) -> int | None:
             param=name,
         )
     return int(value)
+
+
+def answers(value: Any, prompts: int = 1) -> int:
+    """`n`, the answers to each prompt. Raises GatewayError where they are more than MOST_SEQUENCES over all prompts."""
+    n = integer(value, "n", minimum=1) or 1
+    if prompts * n > MOST_SEQUENCES:
+        each = "" if prompts == 1 else f" to each of its {prompts} prompts, {prompts * n} in all"
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            f"`n` asks for {n} answers{each}, and at most {MOST_SEQUENCES} are given to one request. Ask for fewer.",
+            param="n",
+        )
+    return n
 
 
 def truncation(value: Any) -> int | None:

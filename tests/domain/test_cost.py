@@ -1,5 +1,3 @@
-from dataclasses import dataclass
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,64 +10,13 @@ from gateway.domain.cost import (
     host_memory,
     kv_blocks_needed,
     kv_memory,
-    refuse_what_never_fits,
     text_bounds,
 )
-from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
-from gateway.domain.image import ImageFormat, ImageInfo, ImagePlan
-from gateway.domain.outcome import Reason
+from gateway.domain.image import ImagePlan
 from gateway.domain.quantities import Amounts, Bounds
-from gateway.domain.request import ImageRef, MessageOutline, Span, VisionRequest
-from gateway.domain.vision.base import ImageTokens
-
-
-@dataclass(frozen=True)
-class SquareTokens:
-    """A family with one token for each 100 x 100 pixels and two markers around an image."""
-
-    name: str = "squares"
-    min_side: int = 1
-    max_image_tokens: int = 10_000
-
-    def tokens(self, size: Size) -> ImageTokens:
-        count = (size.width // 100) * (size.height // 100)
-        return ImageTokens(placeholder=count, markers=2, encoder=count, model_size=size)
-
-    def shrink(self, size: Size, max_tokens: int) -> Size | None:
-        side = 100 * int(max_tokens**0.5)
-        return Size(side, side) if side else None
-
-
-FAMILY = SquareTokens()
-NOTHING = Bounds.exact(0)
-UNKNOWN = EngineLimits()
-
-
-def request_with(*sizes: Size, **fields) -> tuple[VisionRequest, list[ImagePlan], list[ImageTokens]]:
-    refs = tuple(ImageRef(i, i, 0, f"messages[{i}].content[0].image_url.url", Span(0, 0)) for i in range(len(sizes)))
-    messages = tuple(MessageOutline("user", 0, (i,)) for i in range(len(sizes))) or (MessageOutline("user", 0),)
-    tokens = [FAMILY.tokens(size) for size in sizes]
-    plans = [
-        ImagePlan(
-            i, ImageInfo(ImageFormat.PNG, size, size, 1, 1, 1, is_lossy=False), size, t.placeholder, t.placeholder
-        )
-        for i, (size, t) in enumerate(zip(sizes, tokens, strict=True))
-    ]
-    return VisionRequest("m", messages=messages, images=refs, **fields), plans, tokens
-
-
-def cost_of(*sizes: Size, text=NOTHING, output_tokens=16, limits=UNKNOWN, served=(), **fields):
-    request, plans, tokens = request_with(*sizes, **fields)
-    return estimate(
-        request, plans, tokens, text=text, output_tokens=output_tokens, limits=limits, body_bytes=1_000, served=served
-    )
-
-
-def refusal(cost, limits, family=None) -> GatewayError:
-    with pytest.raises(GatewayError) as caught:
-        refuse_what_never_fits(cost, limits, family)
-    return caught.value
+from gateway.domain.request import VisionRequest
+from tests.support.costs import FAMILY, cost_of, request_with
 
 
 class TestText:
@@ -188,13 +135,6 @@ class TestTruncation:
         cost = cost_of(Size(500, 500), text=self.TEXT, truncate_prompt_tokens=10)
         assert cost.prompt_tokens == Bounds.exact(25 + 2)
 
-    @pytest.mark.parametrize("truncate", [1_000, -1])
-    def test_a_text_that_is_cut_is_not_refused(self, truncate):
-        limits = EngineLimits(max_model_len=2_048, kv_blocks=1_000)
-        cost = cost_of(text=self.TEXT, limits=limits, truncate_prompt_tokens=truncate)
-        refuse_what_never_fits(cost, limits)
-        refusal(cost_of(text=self.TEXT, limits=limits), limits)
-
 
 class TestGrowth:
     def test_within_the_reservation_nothing_grows(self):
@@ -207,106 +147,6 @@ class TestGrowth:
     def test_large_blocks_and_groups(self):
         assert OutputGrowth(0, block_tokens=128, groups=3).blocks(65) == 3
         assert OutputGrowth(0, block_tokens=128, groups=3).blocks(129) == 6
-
-
-class TestNeverFits:
-    def test_a_prompt_that_leaves_room_for_one_token_fits(self):
-        limits = EngineLimits(max_model_len=100, kv_blocks=7)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(99), output_tokens=512), limits)
-
-    def test_context_without_images(self):
-        error = refusal(cost_of(text=Bounds.exact(100)), EngineLimits(max_model_len=100))
-        assert (error.code, error.reason, error.status) == (
-            Code.CONTEXT_LENGTH_EXCEEDED,
-            Reason.NEVER_FITS_CONTEXT,
-            400,
-        )
-        assert error.param == "messages"
-        assert error.message == (
-            "This model's maximum context length is 100 tokens. Your request needs at least 101 tokens, room for an "
-            "answer included. Shorten the text by at least 1 tokens."
-        )
-
-    def test_a_prompt_without_answer_may_fill_the_context(self):
-        refuse_what_never_fits(cost_of(text=Bounds.exact(100), output_tokens=0), EngineLimits(max_model_len=100))
-
-    def test_context_with_images_says_which_to_leave_out_and_what_size_would_fit(self):
-        cost = cost_of(Size(500, 500), Size(500, 500), Size(900, 900), text=Bounds.exact(10))
-        error = refusal(cost, EngineLimits(max_model_len=100), FAMILY)
-        assert error.message == (
-            "This model's maximum context length is 100 tokens. Your request needs at least 148 tokens (137 of them "
-            "for 3 image(s)), room for an answer included. Leave out at least the 2 oldest of its 3 image(s) (up to "
-            "messages[1].content[0].image_url.url), or send none larger than 500x500 pixels."
-        )
-
-    def test_following_the_advice_on_sizes_helps(self):
-        cost = cost_of(Size(500, 500), Size(500, 500), Size(500, 500), text=Bounds.exact(10))
-        refuse_what_never_fits(cost, EngineLimits(max_model_len=100), FAMILY)
-
-    def test_no_size_is_named_where_none_would_do_or_no_family_is_known(self):
-        cost = cost_of(*[Size(300, 300)] * 20)
-        assert "larger" not in refusal(cost, EngineLimits(max_model_len=70)).message
-        assert "larger than 100x100" in refusal(cost, EngineLimits(max_model_len=70), FAMILY).message
-        assert "Leave out at least the 19 oldest of its 20" in refusal(cost, EngineLimits(max_model_len=22)).message
-        assert "larger" not in refusal(cost, EngineLimits(max_model_len=22), FAMILY).message
-
-    def test_text_that_is_too_long_without_any_image(self):
-        error = refusal(cost_of(Size(100, 100), text=Bounds.exact(150)), EngineLimits(max_model_len=100))
-        assert "Shorten the text by at least 51 tokens and leave out all images" in error.message
-
-    def test_only_the_lower_bound_decides(self):
-        cost = cost_of(text=Bounds(99, 5_000, 90_000))
-        refuse_what_never_fits(cost, EngineLimits(max_model_len=100, kv_blocks=7))
-
-    def test_one_image_over_the_encoder_budget(self):
-        limits = EngineLimits(encoder_budget_tokens=50)
-        error = refusal(cost_of(Size(100, 100), Size(800, 800)), limits, FAMILY)
-        assert (error.code, error.reason) == (Code.REQUEST_EXCEEDS_BUDGET, Reason.NEVER_FITS_ENCODER)
-        assert error.param == "messages[1].content[0].image_url.url"
-        assert error.message == (
-            "The image of 800x800 pixels costs 64 encoder tokens, and the engine can encode at most 50 at once. "
-            "Send a smaller image, at most 700x700 pixels."
-        )
-        assert refusal(cost_of(Size(800, 800)), limits).message.endswith("Send a smaller image.")
-
-    def test_many_images_within_the_encoder_budget_each(self):
-        refuse_what_never_fits(cost_of(*[Size(700, 700)] * 30), EngineLimits(encoder_budget_tokens=50))
-
-    def test_more_than_the_pool(self):
-        limits = EngineLimits(max_model_len=1_000, kv_blocks=10)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(159)), limits)
-        error = refusal(cost_of(text=Bounds.exact(160)), limits)
-        assert (error.code, error.reason) == (Code.REQUEST_EXCEEDS_BUDGET, Reason.NEVER_FITS_KV)
-        assert error.message.startswith(
-            "The request needs at least 11 KV blocks and the engine has 10 in all, which hold 160 tokens."
-        )
-
-    def test_groups_of_unknown_layout_are_no_reason_to_refuse(self):
-        limits = EngineLimits(kv_blocks=10, kv_groups=7)
-        assert cost_of(text=Bounds.exact(159), limits=limits).amounts.kv_blocks > 10
-        refuse_what_never_fits(cost_of(text=Bounds.exact(159), limits=limits), limits)
-
-    def test_several_prompts_are_judged_by_their_mean(self):
-        request = VisionRequest("m", prompts=4, prompt_token_ids=404)
-        cost = estimate(request, (), (), text=Bounds.exact(0), output_tokens=8, limits=EngineLimits())
-        refuse_what_never_fits(cost, EngineLimits(max_model_len=102))
-        error = refusal(cost, EngineLimits(max_model_len=101))
-        assert "at least 102 tokens in the longest of its 4 prompts" in error.message
-
-    def test_unknown_limits_refuse_nothing(self):
-        refuse_what_never_fits(cost_of(*[Size(9_000, 9_000)] * 50, text=Bounds.exact(10**9)), EngineLimits())
-
-    def test_what_needs_no_engine_is_never_too_large_for_it(self):
-        limits = EngineLimits(max_model_len=100, kv_blocks=1)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(10**6), needs_engine=False), limits)
-
-    def test_of_several_engines_the_smallest_decides(self):
-        limits = EngineLimits(kv_blocks=30, kv_blocks_of_one=10)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(159)), limits)
-        error = refusal(cost_of(text=Bounds.exact(160)), limits)
-        assert error.reason is Reason.NEVER_FITS_KV
-        assert "the engine has 10 in all, which hold 160 tokens" in error.message
-        assert limits.admission_kv_blocks == 29
 
 
 class TestPool:

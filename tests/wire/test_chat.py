@@ -48,6 +48,16 @@ def test_fields_that_decide_the_cost():
     assert (request.stream, request.include_usage, request.max_tokens, request.n) == (True, True, 5, 3)
 
 
+def test_no_more_answers_than_vllm_gives():
+    assert parse_chat(encode(user("hi"), n=16_384)).n == 16_384
+    for n in (16_385, 10**15):
+        error = refusal(encode(user("hi"), n=n))
+        assert (error.code, error.param) == (Code.INVALID_REQUEST, "n")
+        assert error.message == (
+            f"`n` asks for {n} answers, and at most 16384 are given to one request. Ask for fewer."
+        )
+
+
 def test_max_completion_tokens_wins():
     assert parse_chat(encode(user("hi"), max_tokens=5, max_completion_tokens=7)).max_tokens == 7
     assert parse_chat(encode(user("hi"), max_tokens=5, max_completion_tokens=None)).max_tokens == 5

@@ -45,6 +45,12 @@ def test_as_many_prompts_as_vllm_takes():
         assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "prompt")
 
 
+def test_as_many_answers_as_vllm_gives_to_one_prompt_are_given_to_all_together():
+    assert parse(prompt=["a"] * 1024, n=16).n == 16
+    with pytest.raises(GatewayError, match="17 answers to each of its 1024 prompts, 17408 in all, and at most 16384"):
+        parse(prompt=["a"] * 1024, n=17)
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

@@ -46,5 +46,12 @@ def test_other_inputs_are_refused(fields):
     assert refused.value.param.startswith("input")
 
 
+def test_as_many_inputs_as_sequences_of_any_request():
+    assert parse(input=["a"] * 16_384).prompts == 16_384
+    with pytest.raises(GatewayError, match="16385 prompts, and at most 16384") as refused:
+        parse(input=[[1]] * 16_385)
+    assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "input")
+
+
 def test_truncation():
     assert parse_embeddings(b'{"input": "a", "truncate_prompt_tokens": 512}').truncate_prompt_tokens == 512

@@ -15,11 +15,11 @@ from gateway.wire.prompts import Prompts, count_prompts
     ],
 )
 def test_counting(prompt, expected):
-    assert count_prompts(prompt, "prompt") == expected
+    assert count_prompts(prompt, "prompt", 3) == expected
 
 
 @pytest.mark.parametrize("prompt", [[], ["a", 1], [1, [2]], [["a"], "b"]])
 def test_mixed_and_empty_lists_are_refused(prompt):
     with pytest.raises(GatewayError) as refused:
-        count_prompts(prompt, "input")
+        count_prompts(prompt, "input", 3)
     assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "input")

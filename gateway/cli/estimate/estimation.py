@@ -26,7 +26,12 @@ from gateway.settings import Settings
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.routes import classify
 
-_NEVER_FITS = {Reason.NEVER_FITS_CONTEXT, Reason.NEVER_FITS_KV, Reason.NEVER_FITS_ENCODER}
+_NEVER_FITS = {
+    Reason.NEVER_FITS_CONTEXT,
+    Reason.NEVER_FITS_KV,
+    Reason.NEVER_FITS_ENCODER,
+    Reason.NEVER_FITS_SEQUENCES,
+}
 _UNNAMED = "(the first model)"
 
 
