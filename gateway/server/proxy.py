@@ -26,7 +26,7 @@ from gateway.server.door import (
     refuse_length,
     refuse_media_type,
 )
-from gateway.server.models_route import answer_models
+from gateway.server.models_route import ModelsRoute
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
 from gateway.wire.routes import Kind, classify
 
@@ -56,6 +56,7 @@ class Proxy:
         self._most_seconds = (
             parts.policies.queue_wait_seconds + parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS
         )
+        self._models_route = ModelsRoute(parts)
         self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,13 +96,14 @@ class Proxy:
         route = exchange.route = classify(exchange.method, exchange.path)
         if route.refusal is not None:
             raise route.refusal
-        if route.kind is Kind.MODELS:
-            await answer_models(self._parts, exchange, send)
-            return
-        self._refuse_at_the_door(exchange, arrival)
+        if route.kind is not Kind.MODELS:
+            self._refuse_at_the_door(exchange, arrival)
         self._door.seats.take()
         try:
-            await self._serve_seated(exchange, arrival, receive, send)
+            if route.kind is Kind.MODELS:
+                await self._list_models(exchange, receive, send)
+            else:
+                await self._serve_seated(exchange, arrival, receive, send)
         finally:
             self._door.seats.give_back()
 
@@ -117,6 +119,14 @@ class Proxy:
         refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
         self._parts.gate.refuse_if_full(arrival.content_length or 0, is_return=exchange.is_return)
+
+    async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it
+        watch = ClientWatch(exchange, receive, self._most_seconds)
+        try:
+            await self._models_route.answer(exchange, send)
+        finally:
+            watch.stop()
 
     async def _serve_seated(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         answer = None

@@ -77,6 +77,10 @@ class UpstreamClient:
             timed_out=self._failed[UpstreamTimeoutError],
         )
 
+    def passed_on(self, headers: Sequence[tuple[bytes, bytes]]) -> frozenset[tuple[str, str]]:
+        """What of a client's headers vLLM gets to see."""
+        return frozenset(request_headers(headers, request_id="", upstream_key=self._upstream_key))
+
     async def send(
         self,
         method: str,
