@@ -4,6 +4,7 @@ Each runs in a process of its own, whose peak is then known whatever ran before.
 """
 
 import random
+import struct
 import subprocess
 import sys
 import zlib
@@ -139,6 +140,15 @@ def test_a_jpeg_of_a_scan_for_each_colour_is_charged_for_its_coefficients(tmp_pa
 )
 def test_what_a_tiff_holds_of_its_layout_is_charged(tmp_path, file):
     code, peak, charged = measured(tmp_path, file)
+
+    assert code == "shown"
+    assert peak <= charged
+
+
+def test_a_frame_larger_than_its_avif_is_charged(tmp_path):
+    file = bytearray(encoded(picture(1600, 1200), "AVIF", speed=10))
+    struct.pack_into(">II", file, file.index(b"ispe") + 8, 800, 601)
+    code, peak, charged = measured(tmp_path, bytes(file))
 
     assert code == "shown"
     assert peak <= charged

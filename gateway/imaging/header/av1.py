@@ -19,12 +19,13 @@ _OVERHANG = 4
 _MAX_BOXES = 2048
 
 
-def check_frames(file: bytes, stored: Size) -> None:
-    """Raises BrokenHeaderError for a frame of over four times the container's pixels (tiles of a grid may overhang).
+def check_frames(file: bytes, stored: Size) -> int:
+    """Pixels of the largest frame, 0 if there is none.
 
-    Raises struct.error or IndexError where boxes or units end early.
+    Raises BrokenHeaderError for a frame of over four times the container's pixels (tiles of a grid may overhang),
+    struct.error or IndexError where boxes or units end early.
     """
-    data_bytes = 0
+    data_bytes = largest = 0
     for units in _coded_data(file, (0, len(file)), iter(range(_MAX_BOXES))):
         data_bytes += len(units)
         if data_bytes > _OVERHANG * len(file):
@@ -32,6 +33,8 @@ def check_frames(file: bytes, stored: Size) -> None:
         for frame in _frame_sizes(units):
             if frame.pixels > _OVERHANG * stored.pixels:
                 raise BrokenHeaderError(f"it says {stored} and holds a frame of {frame}")
+            largest = max(largest, frame.pixels)
+    return largest
 
 
 def _coded_data(file: bytes, span: tuple[int, int], allowance: Iterator[int]) -> Iterator[bytes]:

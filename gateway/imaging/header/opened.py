@@ -19,6 +19,7 @@ from gateway.imaging.pillow import CLIENT_FAULTS, open_picture
 
 _MAX_ICON_SIDE = 1024
 _MAX_RUN_LENGTH_SIZE = 2 << 20  # pixels, and bytes: Pillow decodes them in Python, at a tenth of a second for a million
+_OVERHANG_BYTES_PER_PIXEL = 11  # of a frame that is larger than its AVIF: planes, and planes scaled down
 _LIBTIFF_BYTES = 256 << 10  # what it keeps whatever the file is
 _PLAIN_MODES = frozenset({"RGB", "L"})
 _ALPHA_MODES = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
@@ -26,26 +27,46 @@ _ALPHA_MODES = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
 
 def read_opened(file: bytes, image_format: ImageFormat) -> Header:
     """Raises BrokenHeaderError; what Pillow says becomes its text."""
-    extra_bytes = 0
     try:
-        if image_format is ImageFormat.ICO:
-            _check_icons(file)
-        elif image_format is ImageFormat.TIFF:
-            extra_bytes = VALUE_BYTES * check_directory(file)
-        picture = open_picture(file, image_format)
-        if image_format is ImageFormat.TIFF:
-            extra_bytes += _LIBTIFF_BYTES + piece_bytes(picture.tag_v2)  # type: ignore[attr-defined]  # a TiffImageFile
-        elif image_format is ImageFormat.BMP:
-            _check_run_lengths(picture, len(file))
-        header = _header(picture, image_format, extra_bytes)
-        if image_format is ImageFormat.AVIF:
-            check_frames(file, header.stored)
+        return _READERS[image_format](file)
     except CLIENT_FAULTS as fault:
         raise BrokenHeaderError(str(fault)) from fault
-    return header
 
 
-def _header(picture: ImageFile.ImageFile, image_format: ImageFormat, extra_bytes: int) -> Header:
+def _read_ico(file: bytes) -> Header:
+    _check_icons(file)
+    return _header(open_picture(file, ImageFormat.ICO), ImageFormat.ICO)
+
+
+def _read_bmp(file: bytes) -> Header:
+    picture = open_picture(file, ImageFormat.BMP)
+    _check_run_lengths(picture, len(file))
+    return _header(picture, ImageFormat.BMP)
+
+
+def _read_tiff(file: bytes) -> Header:
+    numbers = check_directory(file)
+    picture = open_picture(file, ImageFormat.TIFF)
+    pieces = piece_bytes(picture.tag_v2)  # type: ignore[attr-defined]  # a TiffImageFile
+    return _header(picture, ImageFormat.TIFF, VALUE_BYTES * numbers + pieces + _LIBTIFF_BYTES)
+
+
+def _read_avif(file: bytes) -> Header:
+    picture = open_picture(file, ImageFormat.AVIF)
+    stored = Size(*picture.size)
+    overhang = max(0, check_frames(file, stored) - stored.pixels)
+    return _header(picture, ImageFormat.AVIF, _OVERHANG_BYTES_PER_PIXEL * overhang)
+
+
+_READERS = {
+    ImageFormat.ICO: _read_ico,
+    ImageFormat.BMP: _read_bmp,
+    ImageFormat.TIFF: _read_tiff,
+    ImageFormat.AVIF: _read_avif,
+}
+
+
+def _header(picture: ImageFile.ImageFile, image_format: ImageFormat, extra_bytes: int = 0) -> Header:
     orientation = orientation_in_pillow(picture)  # before asking for frames, which moves through the file
     why = set()
     if picture.mode in _ALPHA_MODES or "transparency" in picture.info:

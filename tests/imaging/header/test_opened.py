@@ -99,6 +99,15 @@ def test_run_lengths_that_would_keep_the_interpreter_busy_are_refused(width, hei
         read_opened(run_length_coded(width, height, data), ImageFormat.BMP)
 
 
+def test_a_frame_that_overhangs_is_extra():
+    plain = encoded(picture(320, 240), "AVIF", speed=10)
+    file = bytearray(plain)
+    struct.pack_into(">II", file, file.index(b"ispe") + 8, 300, 240)
+
+    assert read_opened(plain, ImageFormat.AVIF).extra_bytes == 0
+    assert read_opened(bytes(file), ImageFormat.AVIF).extra_bytes == 11 * 20 * 240
+
+
 def test_a_large_frame_in_a_small_container_is_refused():
     file = bytearray(encoded(picture(320, 240), "AVIF", speed=10))
     struct.pack_into(">II", file, file.index(b"ispe") + 8, 64, 48)
