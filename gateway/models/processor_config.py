@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.vision.base import VisionFamily
-from gateway.domain.vision.registry import family_for, family_of_architecture
+from gateway.domain.vision.registry import family_of_architecture
 
 _NUMBER_BYTES = 2
 """Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
@@ -29,8 +28,6 @@ class ModelFilesError(ValueError):
 class TextConfig:
     """The language model, as far as its KV cache depends on it. `layer_types` is empty where all layers are alike."""
 
-    max_position_embeddings: int
-    vocab_size: int
     hidden_size: int
     layers: int
     kv_heads: int
@@ -83,10 +80,6 @@ class ModelFiles:
         names = (family_of_architecture(architecture) for architecture in self.architectures)
         return next((name for name in names if name is not None), None)
 
-    def vision_family(self) -> VisionFamily | None:
-        """Prices of its images, None for an architecture not known here. Raises ProcessorConfigError."""
-        return None if self.family_name is None else family_for(self.family_name, self.image_processor)
-
 
 def read_model_folder(path: Path) -> ModelFiles:
     """The model in a folder laid out as on the hub. Raises ModelFilesError."""
@@ -120,7 +113,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except OSError as unreadable:
         raise ModelFilesError(path.name, f"cannot be read: {unreadable}") from unreadable
-    except ValueError as broken:
+    except (ValueError, RecursionError) as broken:
         raise ModelFilesError(path.name, f"is not JSON: {broken}") from broken
     if not isinstance(content, dict):
         raise ModelFilesError(path.name, f"holds {type(content).__name__} where an object is needed")
@@ -139,8 +132,6 @@ def _parse_text(config: Mapping[str, Any]) -> TextConfig:
     heads = _whole(text, "num_attention_heads")
     hidden_size = _whole(text, "hidden_size")
     return TextConfig(
-        max_position_embeddings=_whole(text, "max_position_embeddings"),
-        vocab_size=_whole(text, "vocab_size"),
         hidden_size=hidden_size,
         layers=_whole(text, "num_hidden_layers"),
         kv_heads=_whole(text, "num_key_value_heads", default=heads),

@@ -29,9 +29,9 @@ _LONGEST_ID = 128
 class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the line of one request says; what is None or zero by default is left out.
 
-    `time` is the end of the request. `tenant` is a class or a hash, never a key. `message` is what a refused client was
-    told, `short` the resource that was short. Tokens are predicted ones, as reserved, and `actual_…` those that the
-    engine reported. `images_changed` are the entries of `x-gateway-images`.
+    `time` is the end of the request. `message` is what a refused client was told, `short` the resource that was short.
+    Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported. `images_changed` are the
+    entries of `x-gateway-images`.
     """
 
     time: datetime
@@ -41,7 +41,6 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     method: str = "POST"
     client_request_id: str | None = None
     model: str | None = None
-    tenant: str | None = None
     status: int | None = None
     upstream_status: int | None = None
     reason: Reason | None = None

@@ -47,11 +47,6 @@ class Answer:
         self.headers = answer_headers(response.raw_headers)
 
     @property
-    def is_reused(self) -> bool:
-        """Whether the connection had served another request before."""
-        return self._call.is_reused
-
-    @property
     def is_complete(self) -> bool:
         """All of it has been read, as far as is known without waiting."""
         return self._response.content.at_eof()
