@@ -31,6 +31,10 @@ _CONVERTED_BYTES_PER_PIXEL = 5.0  # the second picture alone
 _HELD_BYTES_PER_PIXEL = {ImageFormat.WEBP: 13.0}  # what stays of decoding beside the encoder, where it is less
 _JPEG_ENCODER_BYTES_PER_PIXEL = 1.0
 _WEBP_ENCODER_BYTES_PER_PIXEL = 21.0
+_WEBP_TABLES_BYTES = 5700
+_WEBP_PIXELS_PER_TABLES = 16
+_WEBP_FILE_BYTES_PER_TABLES = 3
+_MAX_WEBP_TABLES = 1 << 16
 _MAX_FIXED_BYTES = 8 << 20
 _FIXED_BYTES_PER_PIXEL = 16
 _CONVERTING = frozenset({Why.ALPHA, Why.MODE, Why.ORIENTATION})
@@ -96,7 +100,10 @@ def bytes_for_pixels(
 
 
 def worst_job_bytes(info: ImageInfo) -> int:
-    """What no `job_bytes` of this image exceeds, whatever its whole file shows, for targets up to its own size."""
+    """What no `job_bytes` of this image exceeds, whatever its whole file shows, for targets up to its own size.
+
+    `webp_table_bytes` come on top: true files need a hundredth of them, so they refuse nobody.
+    """
     for_pixels = bytes_for_pixels(
         info.stored.pixels, info.format, is_progressive=info.is_progressive, is_lossy=info.is_lossy
     )
@@ -145,10 +152,22 @@ def job_bytes(info: ImageInfo, target: Size | None) -> int:
             decoded_pixels * _held_bytes_per_pixel(info.format, is_converted=is_converted)
             + target.pixels * _encoder_bytes_per_pixel(is_lossy=info.is_lossy),
         )
-    needed += info.extra_bytes
+    needed += info.extra_bytes + webp_table_bytes(info)
     if info.is_progressive:
         needed += stored_pixels * PROGRESSIVE_BYTES_PER_PIXEL
     return int(info.file_bytes + needed + min(_MAX_FIXED_BYTES, _FIXED_BYTES_PER_PIXEL * stored_pixels))
+
+
+def webp_table_bytes(info: ImageInfo) -> int:
+    """Code tables of a lossless WebP, or of lossless alpha: a set for each block of 4x4 pixels at worst.
+
+    How many there are stands behind compressed data, so only the decoder knows. The smallest set takes three bytes of
+    the file; sets that are made as large as can be would take three times as much.
+    """
+    if info.format is not ImageFormat.WEBP or (info.is_lossy and Why.ALPHA not in info.why):
+        return 0
+    by_size = info.stored.pixels // _WEBP_PIXELS_PER_TABLES, info.file_bytes // _WEBP_FILE_BYTES_PER_TABLES
+    return min(_MAX_WEBP_TABLES, *by_size) * _WEBP_TABLES_BYTES
 
 
 def _held_bytes_per_pixel(image_format: ImageFormat, *, is_converted: bool) -> float:

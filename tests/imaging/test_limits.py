@@ -14,6 +14,7 @@ from gateway.imaging.limits import (
     job_bytes,
     look_bytes,
     most_output_bytes,
+    webp_table_bytes,
     worst_job_bytes,
 )
 
@@ -82,7 +83,7 @@ def test_no_job_exceeds_the_worst_case(image_format, why, flags, target):
         info(image_format, *why, is_progressive=is_progressive), is_lossy=is_lossy or image_format in {JPEG, AVIF}
     )
 
-    assert job_bytes(known, target) <= worst_job_bytes(known)
+    assert job_bytes(known, target) <= worst_job_bytes(known) + webp_table_bytes(known)
 
 
 def test_no_image_may_grow_beyond_twice_its_file_or_four_bits_a_pixel():
@@ -127,6 +128,24 @@ def test_what_a_header_shows_beside_pixels_is_paid_for():
 
     assert job_bytes(tiled, SMALL) - job_bytes(plain, SMALL) == 1000
     assert worst_job_bytes(tiled) - worst_job_bytes(plain) == 1000
+
+
+@pytest.mark.parametrize(
+    ("image_format", "is_lossy", "why", "stored", "file_bytes", "sets"),
+    [
+        (ImageFormat.WEBP, False, set(), TWELVE, 3_000_000, 65_536),
+        (ImageFormat.WEBP, True, {Why.ALPHA}, TWELVE, 30_000, 10_000),
+        (ImageFormat.WEBP, False, set(), Size(400, 300), 3_000_000, 7_500),
+        (ImageFormat.WEBP, True, set(), TWELVE, 3_000_000, 0),
+        (ImageFormat.PNG, False, {Why.ALPHA}, TWELVE, 3_000_000, 0),
+    ],
+)
+def test_a_lossless_webp_is_charged_for_the_tables_that_it_may_have(
+    image_format, is_lossy, why, stored, file_bytes, sets
+):
+    known = replace(info(image_format, *why), is_lossy=is_lossy, stored=stored, file_bytes=file_bytes)
+
+    assert webp_table_bytes(known) == 5700 * sets
 
 
 def test_conversions_and_lossless_output_are_paid_for():

@@ -15,6 +15,7 @@ from PIL import Image
 
 from tests.support.pictures import encoded, picture
 from tests.support.tiff_files import in_one_strip, tiff, tiled
+from tests.support.webp_files import webp_of_many_tables
 
 DATA = Path(__file__).parents[1] / "data" / "hard_inputs"
 NOISE = Image.frombytes("RGB", (1600, 1200), random.Random(0).randbytes(1600 * 1200 * 3))
@@ -143,6 +144,13 @@ def test_what_a_tiff_holds_of_its_layout_is_charged(tmp_path, file):
 
     assert code == "shown"
     assert peak <= charged
+
+
+def test_a_webp_made_of_code_tables_is_charged(tmp_path):
+    code, peak, charged = measured(tmp_path, webp_of_many_tables(400))
+
+    assert code == "shown"
+    assert 5000 * 100**2 < peak <= charged
 
 
 def test_a_frame_larger_than_its_avif_is_charged(tmp_path):
