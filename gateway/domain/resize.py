@@ -133,11 +133,6 @@ def shrink_to_context(
     return tuple(plans)
 
 
-def scale(plan: ImagePlan) -> tuple[float, float]:
-    """Factors from coordinates in the client's image to coordinates in the one that the model sees: (x, y)."""
-    return plan.target.width / plan.info.size.width, plan.target.height / plan.info.size.height
-
-
 def _under(plan: ImagePlan, ceiling: int, family: VisionFamily) -> ImagePlan:
     target = _target(plan, ceiling, family)
     return plan if target is None else _resized(plan, target, Cap.CONTEXT, family)

@@ -8,7 +8,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, Why
 from gateway.domain.request import ImageRef, Span
-from gateway.domain.resize import Cap, Fit, Preset, ResizePolicy, plan_images, scale, shrink_to_context
+from gateway.domain.resize import Cap, Fit, Preset, ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.trim import ContextRoom
 from gateway.domain.vision.base import ImageTokens
 from gateway.domain.vision.qwen_vl import QwenVL
@@ -191,13 +191,6 @@ def test_a_shape_that_the_processor_refuses_is_refused_with_its_path(size):
         plan((100, 100), size)
     assert refused.value.code is Code.INVALID_IMAGE_DIMENSIONS
     assert refused.value.param == "messages[0].content[1].image_url.url"
-
-
-def test_scale_turns_the_clients_coordinates_into_the_models():
-    [resized] = plan((1920, 1080), max_tokens_per_image=1000)
-    assert scale(resized) == (1176 / 1920, 644 / 1080)
-    [kept] = plan((100, 100))
-    assert scale(kept) == (1.0, 1.0)
 
 
 def in_context(plans, limit, *, text=50, family=QWEN2, **policy):
