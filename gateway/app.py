@@ -24,6 +24,7 @@ from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.gauges import gauge_readers
+from gateway.pipeline.unseen import grow_unseen
 from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of
 from gateway.server.answers import Send
 from gateway.server.control import create_control_app
@@ -184,7 +185,7 @@ async def _start(
     follower = EngineFollower(table, gate, metrics, settings.budget.kv_blocks, settings.budget.sequences)
     poller = Poller(
         url,
-        observers=[follower],
+        observers=[follower, lambda _state: grow_unseen(parts.unseen.values(), time.monotonic())],
         pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
         is_busy=lambda: seats.taken > 0,
         upstream_key=upstream_key,

@@ -1,7 +1,7 @@
 """One request on its way, and the parts that its story is played with. Values only; the steps are in story.py."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.domain.cost import RequestCost
@@ -61,7 +61,10 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds."""
+    """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds.
+
+    `unseen` are the exchanges under way whose answers show nothing until their end, by request id (unseen.py).
+    """
 
     policies: Policies
     models: ModelTable
@@ -71,6 +74,7 @@ class Parts:
     metrics: Metrics
     log: RequestLog
     clock: Callable[[], float]
+    unseen: "dict[str, Exchange]" = field(default_factory=dict)
 
     @property
     def looker(self) -> Looker:

@@ -101,6 +101,7 @@ def _settle(
     exchange.is_settled = True
     exchange.ended = parts.clock()
     exchange.body = b""
+    parts.unseen.pop(exchange.request_id, None)
     if exchange.lease is not None and exchange.lease.is_open:
         exchange.lease.close(ending)
     _count(parts, exchange, outcome)
@@ -130,19 +131,23 @@ def _learn(exchange: Exchange) -> None:
         text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
     if request.wants_output:
-        _learn_output(usage.completion_tokens, cost, request, model)
+        _learn_output(usage.completion_tokens, exchange, cost, request, model)
 
 
 def _learn_from_events(exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
     """A stream without usage has an event for each token, but for the first of each answer, which names the role."""
     observer = exchange.observer
     if observer is not None and observer.is_done:
-        _learn_output(max(0, observer.events - cost.answers), cost, request, model)
+        _learn_output(max(0, observer.events - cost.answers), exchange, cost, request, model)
 
 
-def _learn_output(tokens: int, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
+def _learn_output(
+    tokens: int, exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel
+) -> None:
     was_cut = request.max_tokens is not None and tokens >= request.max_tokens * cost.answers
     model.output.observe(tokens // cost.answers, was_cut=was_cut)
+    if exchange.sent_at is not None:
+        model.speed.observe(tokens // cost.answers, exchange.ended - exchange.sent_at)
 
 
 def _learn_limits(parts: Parts, learned: LearnedLimits | None) -> None:

@@ -155,6 +155,8 @@ async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: S
     exchange.sent_at = parts.clock()
     if exchange.lease is not None:
         exchange.lease.sent(is_streamed=request.stream)
+        if not request.stream:
+            parts.unseen[exchange.request_id] = exchange
     path = exchange.path if not exchange.query else f"{exchange.path}?{exchange.query.decode('latin-1')}"
     try:
         return await parts.upstream.send(

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.learning import LearnedLimit, OutputReservation, PreprocessRate, SequenceCeiling, TextRatio
+from gateway.domain.learning import (
+    AnswerSpeed,
+    LearnedLimit,
+    OutputReservation,
+    PreprocessRate,
+    SequenceCeiling,
+    TextRatio,
+    most_output_tokens,
+)
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 
@@ -51,6 +59,45 @@ class TestOutputReservation:
 
     def test_nothing_where_nothing_is_generated(self):
         assert OutputReservation().tokens(VisionRequest("m", wants_output=False), 4, 4_096) == 0
+
+
+class TestMostOutputTokens:
+    @pytest.mark.parametrize(
+        ("max_tokens", "max_model_len", "most"),
+        [(None, None, None), (16, None, 16), (None, 4_096, 3_996), (16, 4_096, 16), (8_000, 4_096, 3_996)],
+    )
+    def test_the_lesser_bound(self, max_tokens, max_model_len, most):
+        assert most_output_tokens(VisionRequest("m", max_tokens=max_tokens), 100, max_model_len) == most
+
+
+class TestAnswerSpeed:
+    def test_starts_at_twenty(self):
+        assert AnswerSpeed().tokens_per_second == 20.0
+
+    def test_learns_and_forgets(self):
+        speed = AnswerSpeed()
+        for tokens_per_second in (100, 5):
+            for _ in range(1_000):
+                speed.observe(10 * tokens_per_second, 10.0)
+            assert speed.tokens_per_second == pytest.approx(tokens_per_second, rel=0.01)
+
+    def test_a_long_answer_weighs_as_much_as_many_short_ones(self):
+        long, short = AnswerSpeed(), AnswerSpeed()
+        long.observe(1_000, 10.0)
+        for _ in range(10):
+            short.observe(100, 1.0)
+        assert long.tokens_per_second == pytest.approx(short.tokens_per_second, rel=0.01)
+
+    @pytest.mark.parametrize(("tokens", "seconds"), [(0, 1.0), (10, 0.0), (-1, 1.0)])
+    def test_what_says_nothing_teaches_nothing(self, tokens, seconds):
+        speed = AnswerSpeed()
+        speed.observe(tokens, seconds)
+        assert speed.tokens_per_second == 20.0
+
+    def test_what_was_generated_follows_the_clock_up_to_the_bound(self):
+        speed = AnswerSpeed()
+        assert [speed.generated_tokens(now, 10.0, 500) for now in (10.0, 12.5, 35.0, 1_000.0)] == [0, 50, 500, 500]
+        assert speed.generated_tokens(1_010.0, 10.0, None) == 20_000
 
 
 class TestTextRatio:
