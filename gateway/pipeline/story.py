@@ -19,22 +19,12 @@ from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.planning import Plan, image_cost, plan_request
+from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
 from gateway.pipeline.texts import count_text
 from gateway.upstream.client import Answer, Segment
 from gateway.upstream.errors import UpstreamDownError, UpstreamError, UpstreamTimeoutError
-from gateway.wire.chat import parse_chat
-from gateway.wire.completions import parse_completions
-from gateway.wire.embeddings import parse_embeddings
-from gateway.wire.generic import parse_generic
-from gateway.wire.routes import Kind
 
-_PARSERS = {
-    Kind.CHAT: parse_chat,
-    Kind.COMPLETIONS: parse_completions,
-    Kind.EMBEDDINGS: parse_embeddings,
-    Kind.GENERIC: parse_generic,
-}
 # When to ask again for a server that went away, and for one that loads its weights.
 _DOWN_SECONDS = 5.0
 _LOADING_SECONDS = 15.0
@@ -46,7 +36,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     Raises GatewayError for every refusal. Whatever happens, what was taken is on `exchange.lease`; the caller owns
     both and settles them.
     """
-    request = parse(exchange)
+    request = await read_request(exchange)
     plan, cost = await price(parts, exchange, request)
     refuse_for_good(parts, exchange, cost)
     if request.needs_engine:
@@ -54,12 +44,6 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     prepared = await transform(parts, exchange, plan)
     body = rewrite(exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
     return await send(parts, exchange, request, body)
-
-
-def parse(exchange: Exchange) -> VisionRequest:
-    """Step 2. Raises GatewayError 400."""
-    exchange.request = _PARSERS[exchange.route.kind](exchange.body)
-    return exchange.request
 
 
 async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:

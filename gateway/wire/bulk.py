@@ -16,26 +16,30 @@ MOST_COMMAS = 1_000_000
 _WINDOW_BYTES = 64 * 1024
 
 
-def refuse_bulk(body: bytes | bytearray) -> None:
-    """Raises GatewayError invalid_request, before the body is parsed."""
-    _refuse_more(body, b"{[", MOST_CONTAINERS, "opening brackets ({ and [)")
-    _refuse_more(body, b'"', MOST_QUOTES, "quotation marks")
-    _refuse_more(body, b",", MOST_COMMAS, "commas")
+def count_pieces(body: bytes | bytearray) -> int:
+    """Brackets that open, quotes and commas: what parsing the body costs grows with them.
+
+    Raises GatewayError invalid_request where they are too many to parse it at all.
+    """
+    return (
+        _count(body, b"{[", MOST_CONTAINERS, "opening brackets ({ and [)")
+        + _count(body, b'"', MOST_QUOTES, "quotation marks")
+        + _count(body, b",", MOST_COMMAS, "commas")
+    )
 
 
-def _refuse_more(body: bytes | bytearray, characters: bytes, most: int, name: str) -> None:
-    if len(body) <= most:
-        return
-    found = sum(_count(body, character) for character in characters)
+def _count(body: bytes | bytearray, characters: bytes, most: int, name: str) -> int:
+    found = sum(_count_one(body, character) for character in characters)
     if found > most:
         raise GatewayError(
             Code.INVALID_REQUEST,
             f"The body has {found} {name}, and at most {most} are read, those inside of texts included. "
             "Send less at once, for example fewer messages or prompts.",
         )
+    return found
 
 
-def _count(body: bytes | bytearray, character: int) -> int:
+def _count_one(body: bytes | bytearray, character: int) -> int:
     starts = range(0, len(body), _WINDOW_BYTES)
     return sum(
         body.count(character, start, start + _WINDOW_BYTES)

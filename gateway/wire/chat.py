@@ -62,6 +62,9 @@ class _Body(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(_Body)
 
+# Those that are left out of the history are among them. A body of 32 MiB has so many if each is of 8 KB.
+_MOST_IMAGES = 4096
+
 _HIDES_COST = {
     "mm_processor_kwargs": "would change what an image costs after it was counted",
     "media_io_kwargs": "would change how images are read after they were counted",
@@ -75,7 +78,7 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
     Raises GatewayError: invalid_json, invalid_request, invalid_content_part (also for media that is not supported
     yet), invalid_image_url (anything but a data URL). `param` names the field or the part.
     """
-    parsed = read.read_body(_decoder, body)
+    parsed = read.decode_body(_decoder, body)
     _refuse_what_hides_cost(parsed)
     if not parsed.messages:
         raise GatewayError(Code.INVALID_REQUEST, "`messages` is empty. Send at least one message.", param="messages")
@@ -106,7 +109,13 @@ class _Images:
         self._raw_parts: RawParts | None = None
 
     def add(self, image: ImagePart, message_index: int, part_index: int, path: str) -> int:
-        """Note the image; returns its ordinal."""
+        """Note the image; returns its ordinal. Raises GatewayError."""
+        if len(self.found) == _MOST_IMAGES:
+            raise GatewayError(
+                Code.TOO_MANY_IMAGES,
+                f"The request has more than {_MOST_IMAGES} images, those of earlier turns included. Send fewer.",
+                param="messages",
+            )
         bare = image.url is None
         url = self._bare_url(message_index, part_index) if image.url is None else image.url
         param = f"{path}.image_url" if bare else f"{path}.image_url.url"

@@ -37,7 +37,7 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
 
     Raises GatewayError invalid_json or invalid_request. With `echo`, vLLM takes `max_tokens` 0 and makes one token.
     """
-    parsed = read.read_body(_decoder, body)
+    parsed = read.decode_body(_decoder, body)
     if parsed.prompt_embeds:
         raise GatewayError(
             Code.INVALID_REQUEST, "Prompt embeddings are not yet supported. Send `prompt`.", param="prompt_embeds"

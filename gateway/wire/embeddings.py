@@ -34,7 +34,7 @@ def parse_embeddings(body: bytes | bytearray) -> VisionRequest:
 
     Raises GatewayError invalid_json or invalid_request.
     """
-    parsed = read.read_body(_decoder, body)
+    parsed = read.decode_body(_decoder, body)
     if parsed.messages is not None:
         raise GatewayError(Code.INVALID_REQUEST, _NO_MESSAGES, param="messages")
     if parsed.input is None:

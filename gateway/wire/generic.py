@@ -25,7 +25,7 @@ def parse_generic(body: bytes | bytearray) -> VisionRequest:
 
     Raises GatewayError invalid_json, invalid_request, or permission_denied for messages, which may carry media.
     """
-    parsed = read.read_body(_decoder, body)
+    parsed = read.decode_body(_decoder, body)
     if parsed.messages is not None:
         raise GatewayError(
             Code.PERMISSION_DENIED,

@@ -9,7 +9,7 @@ vLLM reads bodies with Python's `json.loads` and pydantic. What that pair accept
 - a number beyond the range of a double in a field that is read here; limits beyond 2^63 - 1;
 - nesting deeper than the recursion limit;
 - a wrong type in a field that is read here even where a later duplicate of the key would repair it;
-- more brackets, quotes or commas than bulk.py allows;
+- more brackets, quotes or commas than bulk.py allows (looked at before the body is parsed);
 - integers written as strings or booleans (`"16"`, `true`), booleans written as strings or numbers (`"yes"`, `1`).
 
 Duplicate keys (the last one wins, at every level), escaped keys and escapes in strings are read as vLLM does.
@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.bulk import refuse_bulk
 
 T = TypeVar("T")
 
@@ -41,12 +40,6 @@ def _misfit(error: msgspec.ValidationError) -> GatewayError:
     param = path.strip("`.") or None
     code = Code.INVALID_CONTENT_PART if _INSIDE_CONTENT.match(param or "") else Code.INVALID_REQUEST
     return GatewayError(code, f"{what} at `{param or 'the top of the body'}`.", param=param)
-
-
-def read_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
-    """A body that nobody has looked at yet; errors as of `decode_body`, and invalid_request where it is too bulky."""
-    refuse_bulk(body)
-    return decode_body(decoder, body)
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray | msgspec.Raw) -> T:

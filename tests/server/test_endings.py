@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gateway.pipeline import story
+from gateway.pipeline import reading
 from gateway.wire.routes import Kind
 from tests.support.live_gateway import CHAT, chat, image, live_gateway, until
 from tests.support.model_server import ANSWER, EVENTS, answer_chat, error_of, model_server, posts
@@ -198,7 +198,7 @@ class TestRefusals:
         def faulty(body):
             raise ZeroDivisionError
 
-        monkeypatch.setitem(story._PARSERS, Kind.CHAT, faulty)
+        monkeypatch.setitem(reading._PARSERS, Kind.CHAT, faulty)
         async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
             answer = await gateway.chat()
             line = await gateway.assert_ended("gateway_fault", status=500)

@@ -58,6 +58,13 @@ def test_no_more_answers_than_vllm_gives():
         )
 
 
+def test_no_more_images_than_a_body_of_real_ones_could_hold():
+    assert len(parse_chat(encode(user(*[IMAGE] * 4096))).images) == 4096
+    error = refusal(encode(user(*[IMAGE] * 4000), user(*[IMAGE] * 97)))
+    assert (error.code, error.param) == (Code.TOO_MANY_IMAGES, "messages")
+    assert "more than 4096 images" in error.message
+
+
 def test_max_completion_tokens_wins():
     assert parse_chat(encode(user("hi"), max_tokens=5, max_completion_tokens=7)).max_tokens == 7
     assert parse_chat(encode(user("hi"), max_tokens=5, max_completion_tokens=None)).max_tokens == 5

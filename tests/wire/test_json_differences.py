@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.wire.bulk import count_pieces
 from gateway.wire.chat import parse_chat
 
 URL = "data:image/png;base64,AAAA"
@@ -182,7 +183,7 @@ def test_the_documented_refusals(name):
     json.loads(body)
 
     with pytest.raises(GatewayError) as refused:
-        parse_chat(body)
+        _ = count_pieces(body) and parse_chat(body)
     assert refused.value.code in {Code.INVALID_JSON, Code.INVALID_REQUEST, Code.INVALID_CONTENT_PART}
 
 

@@ -19,7 +19,8 @@ from gateway.models.processor_config import ModelFiles, read_model_folder
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.exchange import Exchange, Policies
 from gateway.pipeline.planning import Plan
-from gateway.pipeline.story import parse, price, refuse_for_good
+from gateway.pipeline.reading import read_request
+from gateway.pipeline.story import price, refuse_for_good
 from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of
 from gateway.server.door import Arrival, refuse_length
 from gateway.settings import Settings
@@ -135,7 +136,7 @@ def estimate_request(body: bytes, settings: Settings, assumed: Assumptions) -> E
         if exchange.route.refusal is not None:
             raise exchange.route.refusal
         refuse_length(Arrival(content_length=len(body)), body_limits_of(settings, budgets).max_bytes)
-        request = parse(exchange)
+        request = asyncio.run(read_request(exchange))
         rules = OfflineRules(policies_of(settings, budgets), _models(settings, assumed, request.model), OfflineLooker())
         plan, cost = asyncio.run(price(rules, exchange, request))
         priced = _priced(settings, assumed, rules, request, plan, cost)

@@ -1,0 +1,25 @@
+"""Work in a thread that reads what its request holds."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(executor: Executor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` returns or raises.
+
+    A request that is cancelled ends only after the thread: until then the thread uses the body, and whoever holds
+    bytes for it must go on holding them. Work that has not begun is dropped.
+    """
+    job = executor.submit(work, *args, **kwargs)
+    done = asyncio.wrap_future(job)
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        if not job.cancel():
+            await asyncio.wait([done])
+        raise

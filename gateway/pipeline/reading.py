@@ -1,0 +1,38 @@
+"""Step 2 of the story: the body is parsed; in the event loop where that is quick, else in a thread, one at a time.
+
+Parsing takes memory too, many times a small piece's bytes: one thread is what bounds it.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from gateway.domain.request import VisionRequest
+from gateway.pipeline.beside import in_thread
+from gateway.pipeline.exchange import Exchange
+from gateway.wire.bulk import count_pieces
+from gateway.wire.chat import parse_chat
+from gateway.wire.completions import parse_completions
+from gateway.wire.embeddings import parse_embeddings
+from gateway.wire.generic import parse_generic
+from gateway.wire.routes import Kind
+
+_PARSERS = {
+    Kind.CHAT: parse_chat,
+    Kind.COMPLETIONS: parse_completions,
+    Kind.EMBEDDINGS: parse_embeddings,
+    Kind.GENERIC: parse_generic,
+}
+# Up to here parsing takes some milliseconds at most, whatever is in the body.
+_INLINE_BYTES = 64 * 1024
+_INLINE_PIECES = 8 * 1024
+_thread = ThreadPoolExecutor(1, thread_name_prefix="read body")
+
+
+async def read_request(exchange: Exchange) -> VisionRequest:
+    """The request, on `exchange` too. Raises GatewayError 400."""
+    parse, body = _PARSERS[exchange.route.kind], exchange.body
+    if len(body) <= _INLINE_BYTES or count_pieces(body) <= _INLINE_PIECES:
+        request = parse(body)
+    else:
+        request = await in_thread(_thread, parse, body)
+    exchange.request = request
+    return request

@@ -1,0 +1,44 @@
+"""Where a body is parsed, and what is refused before that."""
+
+import json
+import threading
+
+import pytest
+
+from gateway.domain.errors import GatewayError
+from gateway.pipeline import reading
+from gateway.pipeline.exchange import Exchange
+from gateway.pipeline.reading import read_request
+from gateway.wire.routes import classify
+
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize")
+
+
+def arrived(path, body):
+    return Exchange("id", "POST", path, b"", (), 0.0, route=classify("POST", path), body=body)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_route_looks_before_it_parses(path):
+    with pytest.raises(GatewayError, match="200000 opening brackets"):
+        await read_request(arrived(path, b"[" * 200_000))
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_beside"),
+    [(1, False), (3_000, True)],
+    ids=["a large picture", "many pieces"],
+)
+async def test_what_parses_slowly_is_parsed_beside_the_loop(monkeypatch, messages, is_beside):
+    threads = []
+
+    def parse(body):
+        threads.append(threading.current_thread())
+        return len(json.loads(body)["messages"])
+
+    exchange = arrived(
+        "/v1/chat/completions", json.dumps({"messages": ["x" * 30, 1, 1] * messages, "x": "A" * 300_000}).encode()
+    )
+    monkeypatch.setitem(reading._PARSERS, exchange.route.kind, parse)
+    assert await read_request(exchange) == exchange.request == 3 * messages
+    assert (threads[0] is not threading.main_thread()) is is_beside
