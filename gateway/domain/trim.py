@@ -79,12 +79,18 @@ class TrimPlan:
 
 
 def plan_trim(
-    messages: Sequence[MessageOutline], image_tokens: Sequence[int], context: ContextRoom | None, policy: TrimPolicy
+    messages: Sequence[MessageOutline],
+    image_tokens: Sequence[int],
+    context: ContextRoom | None,
+    policy: TrimPolicy,
+    *,
+    least: int = 0,
 ) -> TrimPlan:
     """Which images to leave out so that the rest is within the limits of count and context.
 
     `image_tokens[ordinal]` is what that image costs in prompt tokens, markers included; `context` None where the
-    limits are unknown. Only images before the last answer of the assistant can go. Raises GatewayError
+    limits are unknown. Only images before the last answer of the assistant can go, and at least the `least` oldest of
+    these do: so many were left out when the others were priced. Raises GatewayError
     (too_many_images) where more images than the limit would stay; a context still exceeded is not judged here.
     """
     ordinals = [ordinal for message in messages for ordinal in message.images]
@@ -94,7 +100,9 @@ def plan_trim(
         excess = 0 if context is None else sum(image_tokens[ordinal] for ordinal in ordinals) - context.image_tokens
         savings = [image_tokens[ordinal] - (context.marker_tokens if context else 0) for ordinal in droppable]
         by_count = _by_count(len(ordinals), policy)
-        by_context = (_steps_to_save(excess, savings, policy.grid), TrimReason.CONTEXT)
+        # Those that the count leaves out have their markers in the context too.
+        least = max(least, by_count[0])
+        by_context = (_steps_to_save(excess, savings, policy.grid, least), TrimReason.CONTEXT)
         count, reason = max(by_count, by_context, key=lambda rule: rule[0])
         dropped = tuple(droppable[:count])
         plan = TrimPlan(dropped, reason if dropped else None)
@@ -127,10 +135,10 @@ def _by_count(images: int, policy: TrimPolicy) -> tuple[int, TrimReason]:
     return steps * policy.grid, reason
 
 
-def _steps_to_save(excess: int, savings: Sequence[int], grid: int) -> int:
-    """Smallest multiple of `grid` whose first so many `savings` cover `excess`; all of them where none does."""
+def _steps_to_save(excess: int, savings: Sequence[int], grid: int, least: int) -> int:
+    """Smallest multiple of `grid` from `least` on whose first so many `savings` cover `excess`; all where none does."""
     saved = [0, *accumulate(savings)]
-    counts = range(0, len(savings) + grid, grid)
+    counts = range(-(-least // grid) * grid, len(savings) + grid, grid)
     return next((count for count in counts if saved[min(count, len(savings))] >= excess), len(savings))
 
 

@@ -3,7 +3,9 @@
 The decisions are domain/trim.py's and domain/resize.py's; here they get what they need, in the right order.
 """
 
+import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from gateway.domain.resize import ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.trim import ContextRoom, TrimPlan, TrimPolicy, TrimReason, last_turn, plan_trim
 from gateway.domain.vision.base import ImageTokens, UnservableImageError, VisionFamily
 from gateway.models.served import ServedModel
+from gateway.pipeline.beside import in_thread
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.rewriting import ImageSource
 from gateway.wire.data_url import read_data_url
@@ -24,6 +27,8 @@ from gateway.wire.data_url import read_data_url
 # minutes of looking.
 _MOST_IMAGES = 999
 _TRIM_BYTES_PER_TOKEN = 3.0
+_INLINE_IMAGES = 16
+_thread = ThreadPoolExecutor(1, thread_name_prefix="plan images")
 
 
 class Plan(NamedTuple):
@@ -53,41 +58,51 @@ async def plan_request(
     _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
     trim = _trim_policy(rules)
     by_count = plan_trim(request.messages, [0] * len(request.images), None, trim)
-    staying = [ref for ref in request.images if ref.ordinal not in set(by_count.dropped)]
-    sources = await _look_at(rules, exchange.body, staying)
+    gone = frozenset(by_count.dropped)
+    sources = await _look_at(rules, exchange.body, [ref for ref in request.images if ref.ordinal not in gone])
     if model.is_assumed:
         plans = tuple(_unchanged(source, model.family) for source in sources)
         return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
-    resize = _resize_policy(rules, exchange.resize_preset)
-    plans = plan_images([s.info for s in sources], [s.ref for s in sources], resize, model.family)
     room = _context_room(rules, request, model, text)
-    if room is None:
-        return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
-    return _fitted(request, model.family, sources, plans, room, (by_count, trim, resize))
+    conversation = _Conversation(request, sources, by_count, room, trim, _resize_policy(rules, exchange.resize_preset))
+    if len(sources) <= _INLINE_IMAGES:
+        return _fitted(conversation, model.family)
+    return await in_thread(_thread, _fitted, conversation, model.family)
 
 
-def _fitted(
-    request: VisionRequest,
-    family: VisionFamily,
-    sources: Sequence[ImageSource],
-    plans: Sequence[ImagePlan],
-    room: ContextRoom,
-    rules: tuple[TrimPlan, TrimPolicy, ResizePolicy],
-) -> Plan:
-    """The plan with more of the old images left out where the context asks for it."""
-    by_count, trim, resize = rules
-    prices = dict.fromkeys(range(len(request.images)), 0)
-    prices |= {plan.ordinal: family.tokens(plan.target).prompt for plan in plans}
-    by_context = plan_trim(request.messages, list(prices.values()), room, trim)
-    dropped = {*by_count.dropped, *by_context.dropped}
-    kept = tuple(plan for plan in plans if plan.ordinal not in dropped)
-    return Plan(
-        tuple(source for source in sources if source.ref.ordinal not in dropped),
-        shrink_to_context(kept, room, resize, family),
-        tuple(sorted(dropped)),
-        by_context.reason,
-        sum(prices[ordinal] for ordinal in dropped),
-    )
+class _Conversation(NamedTuple):
+    """Images that stay by their number, and the rules that they are planned by."""
+
+    request: VisionRequest
+    sources: Sequence[ImageSource]
+    by_count: TrimPlan
+    room: ContextRoom | None
+    trim: TrimPolicy
+    resize: ResizePolicy
+
+
+def _fitted(conversation: _Conversation, family: VisionFamily) -> Plan:
+    """The plan with more of the old images left out where the context asks for it.
+
+    What an image costs depends on how many stay (`max_tokens_per_request`), and how many stay on what they cost. Fewer
+    images are never cheaper, so what has to go at the price of many has to go at that of few: it ends at the fewest.
+    """
+    request, sources, trimmed, room, trim, resize = conversation
+    trimmed_tokens = 0
+    while True:
+        plans = plan_images([s.info for s in sources], [s.ref for s in sources], resize, family)
+        if room is None:
+            break
+        prices = dict.fromkeys(range(len(request.images)), 0)
+        prices |= {plan.ordinal: family.tokens(plan.target).prompt for plan in plans}
+        more = plan_trim(request.messages, list(prices.values()), room, trim, least=len(trimmed.dropped))
+        if more.dropped == trimmed.dropped:
+            plans = shrink_to_context(plans, room, resize, family)
+            break
+        trimmed, gone = more, frozenset(more.dropped)
+        trimmed_tokens += sum(prices[ordinal] for ordinal in gone)
+        sources = [source for source in sources if source.ref.ordinal not in gone]
+    return Plan(tuple(sources), plans, trimmed.dropped, trimmed.reason, trimmed_tokens)
 
 
 async def _look_at(rules: Rules, body: bytes | bytearray, refs: Sequence[ImageRef]) -> list[ImageSource]:
@@ -145,4 +160,5 @@ def _context_room(rules: Rules, request: VisionRequest, model: ServedModel, text
     # A learned ratio moves; what is trimmed must not move with it, or the kept prefix changes from turn to turn.
     is_exact = text.lower == text.upper
     fixed = text if is_exact else text_bounds(request.text_bytes, len(request.messages), _TRIM_BYTES_PER_TOKEN)
-    return ContextRoom(min(known), fixed.expected, request.max_tokens, len(rules.policies.trim.marker.encode()))
+    marker_tokens = math.ceil(len(rules.policies.trim.marker.encode()) / _TRIM_BYTES_PER_TOKEN)
+    return ContextRoom(min(known), fixed.expected, request.max_tokens, marker_tokens)

@@ -165,3 +165,16 @@ def test_a_trimmed_conversation_needs_no_more_trimming(script, policy, context):
 def test_the_last_turn_is_never_touched(script, images, policy, context):
     messages = conversation(f"{script} a u{images}")
     assert set(dropped(messages, context=context, **policy).dropped).isdisjoint(messages[-1].images)
+
+
+def test_what_was_left_out_when_the_others_were_priced_stays_out():
+    prices = [0, 0, 0, 0, *[100] * 8]
+    policy = TrimPolicy(grid=4)
+    assert plan_trim(turns(12), prices, room_for(8), policy, least=4).dropped == (0, 1, 2, 3)
+    assert plan_trim(turns(12), prices, room_for(5), policy, least=4).dropped == tuple(range(8))
+    assert plan_trim(turns(6), [0] * 6, room_for(0), policy, least=5).dropped == (0, 1, 2, 3, 4)
+
+
+def test_markers_of_those_that_the_count_leaves_out_take_room_too():
+    room = ContextRoom(limit_tokens=1024 + 850, text_tokens=50, marker_tokens=30)
+    assert len(dropped(turns(12), image_limit=8, context=room).dropped) == 8

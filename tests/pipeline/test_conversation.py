@@ -110,3 +110,16 @@ async def test_what_does_not_fit_the_context_goes_by_the_step_too():
             assert answer.status_code == 200, answer.text
     assert answer.headers["x-gateway-images"].count("trimmed") == 8
     assert 32_768 - 4 * 1602 < answer.json()["usage"]["prompt_tokens"] + 1024 <= 32_768
+
+
+async def test_a_share_of_the_request_is_that_of_the_images_that_stay():
+    """Eleven with a sixteenth each do not fit, seven with an eighth do not, three with a quarter are as they came."""
+    large = [data_url(encoded(picture(784, 784, seed=n), "JPEG", quality=30), "image/jpeg") for n in range(2)]
+    body = conversation([large[n % 2] for n in range(11)])
+    body["messages"][0]["content"].append({"type": "text", "text": "a" * 3 * 1000})
+    sections = {"resize": {"max_tokens_per_request": 4096}, "budget": {"kv_blocks": 301}}
+    async with model_server() as upstream, live_gateway(upstream.base_url, **sections) as gateway:
+        await gateway.until_up()
+        answer = await gateway.http.post(CHAT, json=body)
+        assert answer.status_code == 200, answer.text
+    assert answer.headers["x-gateway-images"] == ", ".join(f"{ordinal};trimmed" for ordinal in range(8))
