@@ -83,7 +83,7 @@ class ResizePolicy:
         if asked not in set(Preset):
             words = ", ".join([OPT_OUT, *Preset])
             raise GatewayError(
-                Code.INVALID_REQUEST, f"{REQUEST_HEADER} is {asked!r}; it can be {words}.", param=REQUEST_HEADER
+                Code.INVALID_REQUEST, f"{REQUEST_HEADER} can be {words}, and nothing else.", param=REQUEST_HEADER
             )
         return replace(self, preset=_smaller(self.preset, Preset(asked)))
 

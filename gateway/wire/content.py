@@ -40,6 +40,7 @@ _MEDIA_KEYS = (
     "video_url",
 )
 _INSTEAD = 'Send images as {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}.'
+_UNKNOWN_TYPE = "Parts of its type are not known. Send parts of type `text` or `image_url`."
 _NOT_SUPPORTED = {
     "image": f"Parts of type `image` are not supported. {_INSTEAD}",
     "image_pil": f"`image_pil` exists only inside vLLM's Python API. {_INSTEAD}",
@@ -97,8 +98,8 @@ def _refusal(path: str, sentence: str) -> GatewayError:
 
 
 def _unsupported(path: str, kind: str) -> GatewayError:
-    known = f"Parts of type `{kind[:64]}` are not supported. Send parts of type `text` or `image_url`."
-    return _refusal(path, _NOT_SUPPORTED.get(kind, known))
+    """A type that is not in the table is the client's own text, and sentences are logged: it is not repeated."""
+    return _refusal(path, _NOT_SUPPORTED.get(kind, _UNKNOWN_TYPE))
 
 
 def read_part(part: Part, path: str) -> ImagePart | int:
