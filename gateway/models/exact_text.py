@@ -94,10 +94,6 @@ class ExactText:
         """
         return self._count(self._render(chat), is_with_special_tokens=chat.get("add_special_tokens") is True)
 
-    def count_completion(self, prompt: str) -> TextCount:
-        """Tokens of a plain prompt."""
-        return self._count(prompt, is_with_special_tokens=True)
-
     def _render(self, chat: Mapping[str, Any]) -> str:
         if chat.get("chat_template") is not None:
             raise UncountableError("the request brings a chat template of its own")

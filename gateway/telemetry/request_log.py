@@ -6,7 +6,6 @@ broken output cannot take is dropped and counted. Nothing of a picture, a prompt
 
 import asyncio
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -22,8 +21,6 @@ _FLUSH_SECONDS = 0.05
 _MOST_RECORDS = 8192
 _CLOSE_SECONDS = 2.0
 _LONGEST_MESSAGE = 1000
-_UNSAFE = re.compile(r"[^A-Za-z0-9._:/+=@-]")
-_LONGEST_ID = 128
 
 
 class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -68,17 +65,6 @@ class LogStatistics:
     written: int
     dropped: int
     waiting: int
-
-
-def safe_request_id(raw: bytes | str | None) -> str | None:
-    """A client's request id with only safe characters left, at most 128; None if nothing is left.
-
-    What stays can be echoed in a header and searched for in a log.
-    """
-    if not raw:
-        return None
-    text = raw.decode("latin-1") if isinstance(raw, bytes) else raw
-    return _UNSAFE.sub("", text)[:_LONGEST_ID] or None
 
 
 def stdout_writer() -> Callable[[bytes], None]:
