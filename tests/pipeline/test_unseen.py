@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.learning import AnswerSpeed
 from gateway.pipeline.unseen import grow_unseen
-from tests.support.live_gateway import live_gateway, until
+from tests.support.live_gateway import CHAT, MODEL, chat, live_gateway, until
 from tests.support.model_server import answer_chat, model_server
 
 BLOCKS = '{resource="kv_blocks"}'
@@ -40,15 +40,23 @@ async def test_an_answer_that_takes_long_grows_until_it_can_be_no_longer(monkeyp
         await gateway.until_released()
 
 
-@pytest.mark.parametrize("fields", [{"max_tokens": 100}, {"stream": True}])
-async def test_what_is_reserved_whole_or_shows_its_tokens_does_not(fields):
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, chat(max_tokens=100)),
+        (CHAT, chat(stream=True)),
+        ("/v1/embeddings", {"model": MODEL, "input": "x" * 1_000}),
+    ],
+    ids=["reserved whole", "streamed", "no answer to generate"],
+)
+async def test_others_do_not(path, body):
     slow = Slow()
     async with (
         model_server(slow) as upstream,
         live_gateway(upstream.base_url, budget={"kv_blocks": 100_000}) as gateway,
     ):
         await gateway.until_up()
-        ask = asyncio.create_task(gateway.chat(**fields))
+        ask = asyncio.create_task(gateway.http.post(path, json=body))
         await until(lambda: gateway.metrics("gateway_held").get(BLOCKS, 0) > 0)
         at_first = gateway.metrics("gateway_held")[BLOCKS]
         parts = gateway.application._running.proxy._parts

@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 
+import httpx
 import pytest
 
-from gateway.upstream.poll import Poller, discover
-from gateway.upstream.state import UpstreamModel, UpstreamState
+from gateway.upstream.pages import Pages
+from gateway.upstream.poll import Poller, discover, look
+from gateway.upstream.state import Health, UpstreamModel, UpstreamState
 from gateway.wire.vllm_metrics import EngineReport
 from tests.support.raw_http import Stub, Visit
 
@@ -281,6 +283,17 @@ async def test_discovery_of_a_server_that_is_not_there_yet(
     assert (state.is_loading, state.models) == (True, ())
     assert state.trouble is not None
     assert state.trouble.startswith("/health: ")
+
+
+async def test_a_connection_that_takes_too_long_is_a_refusal() -> None:
+    def never(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectTimeout("", request=request)
+
+    pages = Pages("http://vllm", None, 1.0)
+    pages._client = httpx.AsyncClient(transport=httpx.MockTransport(never))
+    seen = await look(pages)
+    assert (seen.health, seen.trouble) == (Health.REFUSING, "/health: no connection could be made in time")
+    await pages.close()
 
 
 async def test_discovery_of_a_server_that_is_silent(stub: Stub) -> None:
