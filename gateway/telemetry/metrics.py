@@ -13,7 +13,8 @@ from math import nan
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from gateway.domain.errors import Code
@@ -28,6 +29,7 @@ Reading = float | None | Mapping[str, float | None]
 _Cells = Mapping[tuple[str, ...], float]
 
 
+_PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # Model names with series of their own: some 70 lines each.
 MOST_MODELS = 100
 _LONGEST_MODEL = 200
@@ -193,11 +195,14 @@ class Metrics:
         self._build = (version, encoder_id, python)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The page and its content type, in the format that the `Accept` header asks for."""
-        encode, content_type = choose_encoder(accept)
-        is_openmetrics = content_type.startswith("application/openmetrics-text")
-        counters = "".join(table.text(is_openmetrics=is_openmetrics) for table in self._counters)
-        return counters.encode() + encode(self._registry), content_type
+        """The page and its content type: OpenMetrics where the `Accept` header has it, else Prometheus' own text."""
+        # The library's `choose_encoder` trips over odd versions, and would write other names where that is asked for.
+        is_openmetrics = "application/openmetrics-text" in accept
+        counters = "".join(table.text(is_openmetrics=is_openmetrics) for table in self._counters).encode()
+        if is_openmetrics:
+            page: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+            return counters + page, openmetrics.CONTENT_TYPE_LATEST
+        return counters + generate_latest(self._registry), _PLAIN_TEXT
 
     def families(self) -> Iterator[Metric]:
         """All but the tables."""

@@ -208,5 +208,19 @@ class TestPage:
         samples = [sample for family in parse_openmetrics(text.decode()) for sample in family.samples]
         assert sum(sample.value for sample in samples if sample.name == "gateway_requests_total") == 1
 
+    @pytest.mark.parametrize(
+        "accept",
+        [
+            "text/plain;version=1.0.0values",
+            "application/openmetrics-text;version=x",
+            "text/plain;version=1.0.0;escaping=dots",
+            ",;=\x00",
+        ],
+    )
+    def test_no_accept_header_is_a_fault_or_changes_a_name(self, metrics: Metrics, accept: str) -> None:
+        text = metrics.render(accept)[0].decode()
+        assert "\ngateway_queue_depth 0.0\n" in text
+        assert 'gateway_image_errors_total{code="empty_image_file"} 0.0\n' in text
+
     def test_the_process_is_on_it_too(self, metrics: Metrics) -> None:
         assert page(metrics)["process_resident_memory_bytes", ()] > 0
