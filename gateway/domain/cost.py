@@ -4,7 +4,7 @@ Only arithmetic over counts that others made: tokens of images (vision/), of tex
 What is held of which capacity belongs to holdings.py, what a request is likely to answer to learning.py.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gateway.domain.geometry import Size
@@ -180,16 +180,10 @@ def estimate(
     output_tokens: int,
     limits: EngineLimits,
     body_bytes: int = 0,
-    served: Collection[int] = (),
 ) -> RequestCost:
-    """The cost of `request` with its images as planned (`image_tokens` beside `plans`, at their target size).
-
-    `served` names the ordinals of images that this engine has lately encoded: its caches spare it their decoding
-    and encoding, never their place in the prompt.
-    """
+    """The cost of `request` with its images as planned (`image_tokens` beside `plans`, at their target size)."""
     # Most requests have no image, and even empty loops are half of this function's time then.
     images = _image_costs(request, plans, image_tokens) if plans else ()
-    fresh = [image for image, plan in zip(images, plans, strict=True) if plan.ordinal not in served] if images else ()
     visual_tokens = sum(image.prompt_tokens for image in images) if images else 0
     prompt_tokens = _truncated(text + (visual_tokens + request.prompt_token_ids), visual_tokens, request, limits)
     answers = request.prompts * request.n
@@ -200,7 +194,7 @@ def estimate(
         output_tokens=output_tokens,
         prompts=request.prompts,
         answers=answers,
-        amounts=_amounts(request, prompt_tokens.expected, output_tokens, fresh, limits),
+        amounts=_amounts(request, prompt_tokens.expected, output_tokens, images, limits),
         growth=OutputGrowth(output_tokens * answers, limits.kv_block_tokens, limits.charged_kv_groups),
         images=images,
         body_bytes=body_bytes,
@@ -230,20 +224,29 @@ def _truncated(whole: Bounds, visual_tokens: int, request: VisionRequest, limits
 
 
 def _amounts(
-    request: VisionRequest, prompt_tokens: int, output_tokens: int, fresh: Sequence[ImageCost], limits: EngineLimits
+    request: VisionRequest, prompt_tokens: int, output_tokens: int, images: Sequence[ImageCost], limits: EngineLimits
 ) -> Amounts:
     if not request.needs_engine:
         return Amounts()
     kv_blocks = kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n)
     sequences = request.prompts * request.n
-    if not fresh:
-        return Amounts(kv_blocks, sequences)
-    return Amounts(
-        kv_blocks,
-        sequences,
-        encoder_tokens=sum(image.encoder_tokens for image in fresh),
-        preprocess_pixels=sum(image.size.pixels for image in fresh),
-    )
+    return _with_images(Amounts(kv_blocks, sequences), images) if images else Amounts(kv_blocks, sequences)
+
+
+def _with_images(amounts: Amounts, images: Iterable[ImageCost]) -> Amounts:
+    encoder_tokens = pixels = 0
+    for image in images:
+        encoder_tokens += image.encoder_tokens
+        pixels += image.size.pixels
+    return amounts._replace(encoder_tokens=encoder_tokens, preprocess_pixels=pixels)
+
+
+def spare_served(cost: RequestCost, is_served: Sequence[bool]) -> RequestCost:
+    """The cost without the decoding and encoding of images that this engine has lately encoded (`is_served` beside
+    `images`): its caches spare it these, never their place in the prompt.
+    """
+    fresh = (image for image, served in zip(cost.images, is_served, strict=True) if not served)
+    return cost._replace(amounts=_with_images(cost.amounts, fresh)) if cost.needs_engine else cost
 
 
 class MemoryView(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.domain.cost import RequestCost
+from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, ImagePlan
 from gateway.domain.request import VisionRequest
@@ -39,11 +39,9 @@ class Policies:
 
 
 class Looker(Protocol):
-    """Reads headers of images and hashes them; the image workers do, and an offline command can."""
+    """Reads headers of images; the image workers do, and an offline command can."""
 
     async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo: ...
-
-    async def digest(self, file: EncodedFile) -> bytes: ...
 
 
 class Rules(Protocol):
@@ -114,6 +112,7 @@ class Exchange:
     parts: dict[int, PartSpans] | None = None
     encoded_anew: tuple[int, ...] = ()
     sent_images: tuple[tuple[bytes, Size], ...] = ()
+    limits: EngineLimits | None = None
     cost: RequestCost | None = None
     lease: Lease | None = None
     queued: float | None = None

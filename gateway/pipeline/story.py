@@ -7,14 +7,13 @@ A refused request costs a header probe of each image and no pixel. Everything th
 import asyncio
 from collections.abc import Coroutine, Sequence
 
-from gateway.domain.cost import RequestCost, estimate
+from gateway.domain.cost import RequestCost, estimate, spare_served
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.never_fits import refuse_what_never_fits
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
 from gateway.domain.queue import Ticket
 from gateway.domain.request import VisionRequest
-from gateway.domain.vision.base import ImageTokens
 from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Exchange, Parts, Rules
@@ -28,6 +27,8 @@ from gateway.upstream.errors import UpstreamDownError, UpstreamError, UpstreamTi
 # When to ask again for a server that went away, and for one that loads its weights.
 _DOWN_SECONDS = 5.0
 _LOADING_SECONDS = 15.0
+# All the images of one request are begun in one turn of the event loop; more than threads can decode need not be.
+_IMAGES_AT_ONCE = 64
 
 
 async def serve(parts: Parts, exchange: Exchange) -> Answer:
@@ -38,8 +39,10 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     request = await read_request(exchange)
     plan, cost = await price(parts, exchange, request)
-    refuse_for_good(parts, exchange, cost)
+    refuse_for_good(exchange, cost)
     if request.needs_engine:
+        if plan.sources and parts.policies.verifies_all:
+            plan, cost = await spare_known_images(parts, exchange, plan, cost)
         await admit(parts, exchange, cost)
     prepared = await transform(parts, exchange, plan)
     body = rewrite(exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
@@ -61,12 +64,12 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
     return plan, cost
 
 
-def refuse_for_good(rules: Rules, exchange: Exchange, cost: RequestCost) -> None:
+def refuse_for_good(exchange: Exchange, cost: RequestCost) -> None:
     """The end of step 5. Raises GatewayError 400 for what this engine could not serve even when idle."""
-    model = exchange.model
-    if model is not None:
-        certain = _without_images(cost) if model.is_assumed else cost
-        refuse_what_never_fits(certain, rules.models.limits(model), model.family)
+    model, limits = exchange.model, exchange.limits
+    assert model is not None and limits is not None, "it has a price"  # noqa: PT018
+    certain = _without_images(cost) if model.is_assumed and cost.images else cost
+    refuse_what_never_fits(certain, limits, model.family)
 
 
 def _without_images(cost: RequestCost) -> RequestCost:
@@ -78,12 +81,8 @@ def cost_of(
     rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
-    limits = rules.models.limits(model)
-    image_tokens: list[ImageTokens] = []
-    served: list[int] = []
-    if plan.plans:
-        image_tokens = [image_cost(image, model.family) for image in plan.plans]
-        served = _note_images(rules, exchange, plan)
+    limits = exchange.limits = rules.models.limits(model)
+    image_tokens = [image_cost(image, model.family) for image in plan.plans] if plan.plans else []
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
     return estimate(
         request,
@@ -93,16 +92,22 @@ def cost_of(
         output_tokens=model.output.tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
         limits=limits,
         body_bytes=exchange.body_bytes,
-        served=served,
     )
 
 
-def _note_images(rules: Rules, exchange: Exchange, plan: Plan) -> list[int]:
-    """Remember what the engine's caches will know after this request; the ordinals of what they know already."""
-    pairs = list(zip(plan.sources, plan.plans, strict=True))
-    exchange.sent_images = tuple((source.digest, image.target) for source, image in pairs if source.digest is not None)
-    lately = rules.models.engine.images
-    return [source.ref.ordinal for source, image in pairs if (source.digest, image.target) in lately]
+async def spare_known_images(
+    parts: Parts, exchange: Exchange, plan: Plan, cost: RequestCost
+) -> tuple[Plan, RequestCost]:
+    """Before step 6: images that the engine knows are not charged again. Each is hashed for that, which reads all its
+    bytes: so not before it is looked whether the request could at least wait. Raises GatewayError 429.
+    """
+    parts.gate.refuse_if_full(exchange.body_bytes, is_return=exchange.is_return)
+    digests = [await parts.images.digest(source.url.file) for source in plan.sources]
+    sources = tuple(source._replace(digest=digest) for source, digest in zip(plan.sources, digests, strict=True))
+    exchange.sent_images = tuple(zip(digests, (image.target for image in plan.plans), strict=True))
+    lately = parts.models.engine.images
+    exchange.cost = spare_served(cost, [image in lately for image in exchange.sent_images])
+    return plan._replace(sources=sources), exchange.cost
 
 
 async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
@@ -120,12 +125,15 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
     if not plan.sources:
         return {}
     begun = parts.clock()
-    results = await _all_of(
-        [
-            parts.images.prepare(source.url.file, image.info, image.target, source.ref.param, source.digest)
-            for source, image in zip(plan.sources, plan.plans, strict=True)
-        ]
-    )
+    results: list[Prepared | None] = []
+    pairs = list(zip(plan.sources, plan.plans, strict=True))
+    for start in range(0, len(pairs), _IMAGES_AT_ONCE):
+        results += await _all_of(
+            [
+                parts.images.prepare(source.url.file, image.info, image.target, source.ref.param, source.digest)
+                for source, image in pairs[start : start + _IMAGES_AT_ONCE]
+            ]
+        )
     exchange.transform_seconds = parts.clock() - begun
     prepared = {
         source.ref.ordinal: result for source, result in zip(plan.sources, results, strict=True) if result is not None

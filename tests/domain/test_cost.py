@@ -10,6 +10,7 @@ from gateway.domain.cost import (
     host_memory,
     kv_blocks_needed,
     kv_memory,
+    spare_served,
     text_bounds,
 )
 from gateway.domain.geometry import Size
@@ -85,7 +86,8 @@ class TestEstimate:
         assert cost.images[0].size == target
 
     def test_images_lately_served_cost_their_place_in_the_prompt_only(self):
-        fresh, again = cost_of(Size(400, 300), Size(100, 100)), cost_of(Size(400, 300), Size(100, 100), served={0})
+        fresh = cost_of(Size(400, 300), Size(100, 100))
+        again = spare_served(fresh, [True, False])
         assert again.prompt_tokens == fresh.prompt_tokens
         assert again.amounts.encoder_tokens == 1
         assert again.amounts.preprocess_pixels == 10_000
@@ -169,7 +171,7 @@ class TestMemory:
         assert memory.share == 0.12
 
     def test_encoder_counts_images_lately_served_too(self):
-        cost = cost_of(Size(400, 300), served={0}, limits=self.LIMITS)
+        cost = spare_served(cost_of(Size(400, 300), limits=self.LIMITS), [True])
         assert encoder_memory(cost, self.LIMITS, embedding_bytes=7_168) == (12 * 7_168, 0.5)
 
     def test_shares_of_the_unknown_are_unknown(self):

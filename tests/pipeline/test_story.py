@@ -1,17 +1,21 @@
 """Steps of the story that need more than a model server that says yes: exact counts, names, the step from the queue."""
 
+import asyncio
 import json
 
 import pytest
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
+from gateway.imaging.workers import ImageWorkers
+from gateway.server.proxy import Proxy
 from tests.conformance import byte_model
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
-from tests.support.model_server import ANSWER, model_server, posts
+from tests.support.model_server import ANSWER, answer_chat, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 
 JSON = {"content-type": "application/json"}
+PHOTO = image(data_url(encoded(picture(56, 56))))
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +107,57 @@ async def test_several_damaged_images_end_with_one_error(monkeypatch):
         assert answer.json()["error"]["code"] == "image_parse_error"
         await until(lambda: not gateway.held())
         assert not posts(upstream)
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """Sizes of the images that were hashed."""
+    sizes = []
+    digest = ImageWorkers.digest
+
+    async def note(workers, file):
+        sizes.append(file.file_bytes)
+        return await digest(workers, file)
+
+    monkeypatch.setattr(ImageWorkers, "digest", note)
+    return sizes
+
+
+async def test_what_never_fits_is_not_hashed(hashed):
+    async with model_server() as upstream, live_gateway(upstream.base_url, budget={"kv_blocks": 10}) as gateway:
+        await gateway.until_up()
+        assert (await gateway.chat("x" * 600_000, PHOTO)).status_code == 400
+        assert not hashed
+
+
+async def test_what_cannot_even_wait_is_not_hashed(hashed, monkeypatch):
+    """The queue filled up while the body came in, so the door had nothing against it."""
+    may_answer = asyncio.Event()
+
+    async def patiently(visit):
+        await may_answer.wait()
+        await answer_chat(visit)
+
+    monkeypatch.setattr(Proxy, "_refuse_at_the_door", lambda *_: None)
+    sections = {"budget": {"sequences": 1}, "queue": {"requests": 1}}
+    async with model_server(patiently) as upstream, live_gateway(upstream.base_url, **sections) as gateway:
+        served = asyncio.create_task(gateway.chat("First."))
+        await until(lambda: gateway.held().get('{resource="sequences"}') == 1)
+        waiting = asyncio.create_task(gateway.chat("Second."))
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 1})
+        refused = await gateway.chat("Third.", PHOTO)
+        assert (refused.status_code, refused.headers["x-gateway-reason"]) == (429, "queue_full")
+        assert not hashed
+        may_answer.set()
+        assert [(await answer).status_code for answer in (served, waiting)] == [200, 200]
+        assert (await gateway.chat("Fourth.", PHOTO)).status_code == 200
+        assert len(hashed) == 1
+
+
+async def test_more_images_than_are_begun_at_once(hashed):
+    photos = [image(data_url(encoded(picture(28, 28, seed=seed % 7)))) for seed in range(150)]
+    async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+        assert (await gateway.chat(*photos)).status_code == 200
+        await gateway.until_released()
+        assert len(hashed) == 150
+        assert gateway.application._running.proxy._parts.images.statistics().misses == 7

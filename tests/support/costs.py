@@ -45,8 +45,8 @@ def request_with(*sizes: Size, **fields) -> tuple[VisionRequest, list[ImagePlan]
     return VisionRequest("m", messages=messages, images=refs, **fields), plans, tokens
 
 
-def cost_of(*sizes: Size, text=NOTHING, output_tokens=16, limits=UNKNOWN, served=(), **fields) -> RequestCost:
+def cost_of(*sizes: Size, text=NOTHING, output_tokens=16, limits=UNKNOWN, **fields) -> RequestCost:
     request, plans, tokens = request_with(*sizes, **fields)
     return estimate(
-        request, plans, tokens, text=text, output_tokens=output_tokens, limits=limits, body_bytes=1_000, served=served
+        request, plans, tokens, text=text, output_tokens=output_tokens, limits=limits, body_bytes=1_000
     )

@@ -48,13 +48,10 @@ class Assumptions:
 
 
 class OfflineLooker:
-    """Headers are read without workers; no image was served before, so none needs a name."""
+    """Headers are read without workers."""
 
     async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo:
         return probe(file, limits, param)
-
-    async def digest(self, file: EncodedFile) -> bytes:  # noqa: ARG002 - the protocol's
-        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +137,7 @@ def estimate_request(body: bytes, settings: Settings, assumed: Assumptions) -> E
         rules = OfflineRules(policies_of(settings, budgets), _models(settings, assumed, request.model), OfflineLooker())
         plan, cost = asyncio.run(price(rules, exchange, request))
         priced = _priced(settings, assumed, rules, request, plan, cost)
-        refuse_for_good(rules, exchange, cost)
+        refuse_for_good(exchange, cost)
     except GatewayError as refusal:
         return Estimate(priced, refusal)
     return Estimate(priced, None)
