@@ -21,20 +21,24 @@ def refuse_what_never_fits(cost: RequestCost, limits: EngineLimits, family: Visi
     """
     if not cost.needs_engine:
         return
-    _refuse_context(cost, limits, family)
-    _refuse_encoder(cost, limits, family)
-    _refuse_kv(cost, limits, family)
-    if cost.output_tokens:
+    least_tokens = cost.least_tokens
+    if limits.max_model_len is not None and least_tokens > limits.max_model_len:
+        raise _beyond_context(cost, limits.max_model_len, family)
+    if cost.images:
+        _refuse_encoder(cost, limits, family)
+    # One group only: where there are more, all but one may keep no more than a window of the prompt.
+    pool_tokens = limits.kv_pool_tokens
+    if pool_tokens is not None and least_tokens > pool_tokens:
+        raise _beyond_pool(cost, limits, pool_tokens, family)
+    if cost.output_tokens and cost.answers > 1:
         _refuse_answers(cost, limits)
 
 
-def _refuse_context(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
-    if limits.max_model_len is None or cost.least_tokens <= limits.max_model_len:
-        return
-    raise GatewayError(
+def _beyond_context(cost: RequestCost, max_model_len: int, family: VisionFamily | None) -> GatewayError:
+    return GatewayError(
         Code.CONTEXT_LENGTH_EXCEEDED,
-        f"This model's maximum context length is {limits.max_model_len} tokens. {_describe_need(cost)} "
-        f"{_what_would_help(cost, limits.max_model_len, family)}",
+        f"This model's maximum context length is {max_model_len} tokens. {_describe_need(cost)} "
+        f"{_what_would_help(cost, max_model_len, family)}",
         param=cost.prompt_param,
     )
 
@@ -54,13 +58,11 @@ def _refuse_encoder(cost: RequestCost, limits: EngineLimits, family: VisionFamil
     )
 
 
-def _refuse_kv(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
-    # One group only: where there are more, all but one may keep no more than a window of the prompt.
-    pool_tokens = limits.kv_pool_tokens
-    if pool_tokens is None or cost.least_tokens <= pool_tokens:
-        return
+def _beyond_pool(
+    cost: RequestCost, limits: EngineLimits, pool_tokens: int, family: VisionFamily | None
+) -> GatewayError:
     blocks = ceil_div(cost.least_tokens, limits.kv_block_tokens)
-    raise GatewayError(
+    return GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,
         f"The request needs at least {blocks} KV blocks and the engine has {limits.largest_kv_blocks} in all, which "
         f"hold {pool_tokens} tokens. {_describe_need(cost)} {_what_would_help(cost, pool_tokens, family)}",
