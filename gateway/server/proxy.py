@@ -17,7 +17,7 @@ from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
 from gateway.server.body_hold import BodyHold
-from gateway.server.client_watch import ClientWatch, current_task
+from gateway.server.client_watch import ClientWatches, current_task
 from gateway.server.door import (
     Arrival,
     new_request_id,
@@ -53,7 +53,7 @@ class Proxy:
     def __init__(self, parts: Parts, door: Door) -> None:
         self._parts = parts
         self._door = door
-        self._most_seconds = (
+        self._watches = ClientWatches(
             parts.policies.queue_wait_seconds + parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS
         )
         self._models_route = ModelsRoute(parts)
@@ -122,7 +122,7 @@ class Proxy:
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it
-        watch = ClientWatch(exchange, receive, self._most_seconds)
+        watch = self._watches.over(exchange, receive)
         try:
             await self._models_route.answer(exchange, send)
         finally:
@@ -135,7 +135,7 @@ class Proxy:
             exchange.body = await self._receive(exchange, arrival, receive, body_hold)
             exchange.body_bytes = len(exchange.body)
             body_hold.settle(exchange.body_bytes)
-            watch = ClientWatch(exchange, receive, self._most_seconds)
+            watch = self._watches.over(exchange, receive)
             try:
                 answer = await serve(self._parts, exchange)
                 settle.head_arrived(exchange, answer)
