@@ -21,14 +21,15 @@ from gateway.models.served import ServedModel
 from gateway.pipeline.beside import in_thread
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.rewriting import ImageSource
-from gateway.wire.data_url import read_data_url
+from gateway.wire.data_url import DataUrl, read_data_url, read_in_place, read_spelled
 
 # vLLM's own limit where nobody set one (config/multimodal.py); also what keeps a body of tiny images from being worth
 # minutes of looking.
 _MOST_IMAGES = 999
 _TRIM_BYTES_PER_TOKEN = 3.0
 _INLINE_IMAGES = 16
-_thread = ThreadPoolExecutor(1, thread_name_prefix="plan images")
+_INLINE_URL_BYTES = 128 * 1024
+_thread = ThreadPoolExecutor(1, thread_name_prefix="read and plan images")
 
 
 class Plan(NamedTuple):
@@ -109,10 +110,17 @@ async def _look_at(rules: Rules, body: bytes | bytearray, refs: Sequence[ImageRe
     """Headers only."""
     sources = []
     for ref in refs:
-        url = read_data_url(body, ref)
+        url = await _read_url(body, ref)
         info = await rules.looker.look(url.file, rules.policies.images, ref.param)
         sources.append(ImageSource(ref, url, info))
     return sources
+
+
+async def _read_url(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
+    if ref.url.end - ref.url.start <= _INLINE_URL_BYTES:
+        return read_data_url(body, ref)
+    in_place = read_in_place(body, ref)
+    return await in_thread(_thread, read_spelled, body, ref) if in_place is None else in_place
 
 
 def _unchanged(source: ImageSource, family: VisionFamily) -> ImagePlan:

@@ -8,6 +8,7 @@ copied once, at memory speed.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -65,9 +66,18 @@ def read_data_url(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
 
     The payload may be a view of `body`. Characters outside the alphabet show only when it is decoded.
     """
+    return read_in_place(body, ref) or read_spelled(body, ref)
+
+
+def read_in_place(body: bytes | bytearray, ref: ImageRef) -> DataUrl | None:
+    """What `read_data_url` gives, where no byte need be copied or changed; None elsewhere."""
     start, end = ref.url.start + 1, ref.url.end - 1
-    if _is_plain(body, start, end):
-        return _read_in_place(body, start, end, ref.param)
+    return _read_in_place(body, start, end, ref.param) if _is_plain(body, start, end) else None
+
+
+def read_spelled(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
+    """What `read_data_url` gives, where there are escapes or blanks: two milliseconds or more for each megabyte."""
+    start, end = ref.url.start + 1, ref.url.end - 1
     if _OTHER_ESCAPE.search(body, start, end) is None:
         url = _without_backslashes(body, start, end)
         if b" " not in url:
@@ -82,12 +92,15 @@ def _is_plain(body: bytes | bytearray, start: int, end: int) -> bool:
 
 
 def _without_backslashes(body: bytes | bytearray, start: int, end: int) -> bytes:
-    """Where every backslash stands before a slash, this unescapes.
+    """Where every backslash stands before a slash, this unescapes."""
+    return _without(b"\\", (body[at : min(at + _WINDOW_BYTES, end)] for at in range(start, end, _WINDOW_BYTES)))
 
-    Piece by piece: pieces stay in the processor's cache, which makes it twice as fast as doing it at once.
+
+def _without(characters: bytes, pieces: Iterable[bytes | bytearray]) -> bytes:
+    """Piece by piece: pieces stay in the processor's cache, which makes it twice as fast, and between them other
+    threads get their turn.
     """
-    pieces = (body[at : min(at + _WINDOW_BYTES, end)] for at in range(start, end, _WINDOW_BYTES))
-    return b"".join([piece.translate(None, b"\\") for piece in pieces])
+    return b"".join([piece.translate(None, characters) for piece in pieces])
 
 
 def _read_in_place(body: bytes | bytearray, start: int, end: int, param: str) -> DataUrl:
@@ -114,10 +127,12 @@ def _read_copy(url: bytes, param: str) -> DataUrl:
 def _read_text(text: str, param: str) -> DataUrl:
     header, comma, payload = text.strip(_BLANKS).partition(",")
     media_type = _media_type(header + comma, param)
-    file = EncodedFile(payload.encode().translate(None, _BLANKS.encode()), param)
+    pieces = (payload[at : at + _WINDOW_BYTES].encode() for at in range(0, len(payload), _WINDOW_BYTES))
+    file = EncodedFile(_without(_BLANKS.encode(), pieces), param)
     _refuse_empty(file)
-    plain_header = f"{header},".encode()
-    strict = _STRICT_HEADER.fullmatch(plain_header) is not None and plain_header + file.padded() == text.encode()
+    # Blanks around the whole, blanks in the payload, and missing padding each show in a length.
+    is_plain = text.isascii() and len(text) == len(header) + 1 + len(file.payload) and not len(file.payload) % 4
+    strict = is_plain and _STRICT_HEADER.fullmatch(f"{header},".encode()) is not None
     return DataUrl(media_type, None, None, file, needs_respelling=not strict, copied_bytes=len(file.payload))
 
 

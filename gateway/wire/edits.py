@@ -19,7 +19,10 @@ _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @dataclass(frozen=True, slots=True)
 class PartSpans:
-    """Where the part of an image stands, and the values of its keys: of duplicate keys the last, as vLLM reads it."""
+    """Where the part of an image stands, and the values of its keys: of duplicate keys the last, as vLLM reads it.
+
+    Of an image without a uuid only the part: nothing needs the others.
+    """
 
     part: Span
     values: dict[str, Span]
@@ -29,11 +32,12 @@ def locate_parts(body: bytes | bytearray, request: VisionRequest) -> dict[int, P
     """The whole parts of the request's images, by ordinal. A second pass over the body: only where it is needed."""
     raw_parts = RawParts(body)
     spans = SpanFinder(body)
-    return {ref.ordinal: _locate(spans, raw_parts.part(ref.message_index, ref.part_index)) for ref in request.images}
+    return {ref.ordinal: _locate(spans, raw_parts, ref) for ref in request.images}
 
 
-def _locate(spans: SpanFinder, part: msgspec.Raw) -> PartSpans:
-    members = decode_body(_members_decoder, part)
+def _locate(spans: SpanFinder, raw_parts: RawParts, ref: ImageRef) -> PartSpans:
+    part = raw_parts.part(ref.message_index, ref.part_index)
+    members = decode_body(_members_decoder, part) if ref.has_uuid else {}
     return PartSpans(spans.span_of(part), {key: spans.span_of(value) for key, value in members.items()})
 
 

@@ -15,7 +15,6 @@ vLLM reads bodies with Python's `json.loads` and pydantic. What that pair accept
 Duplicate keys (the last one wins, at every level), escaped keys and escapes in strings are read as vLLM does.
 """
 
-import json
 import re
 from typing import Any, TypeVar
 
@@ -133,7 +132,7 @@ def rendered_bytes(value: Any) -> int:
     if isinstance(value, str):
         return utf8_bytes(value)
     try:
-        return utf8_bytes(json.dumps(value, ensure_ascii=False))
+        return len(msgspec.json.encode(value))
     except RecursionError as error:
         # What the decoder still took may be too deep for the encoder, which stands on the same stack.
         raise _too_deep() from error

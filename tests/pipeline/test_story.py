@@ -1,13 +1,16 @@
 """Steps of the story that need more than a model server that says yes: exact counts, names, the step from the queue."""
 
 import asyncio
+import base64
 import json
+import threading
 
 import pytest
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.imaging.workers import ImageWorkers
+from gateway.pipeline import planning
 from gateway.server.proxy import Proxy
 from tests.conformance import byte_model
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
@@ -161,3 +164,21 @@ async def test_more_images_than_are_begun_at_once(hashed):
         await gateway.until_released()
         assert len(hashed) == 150
         assert gateway.application._running.proxy._parts.images.statistics().misses == 7
+
+
+async def test_a_large_url_with_line_breaks_is_read_beside_the_loop_and_sent_without_them(monkeypatch):
+    threads = []
+    read = planning.read_spelled
+
+    def note(*args):
+        threads.append(threading.current_thread())
+        return read(*args)
+
+    monkeypatch.setattr(planning, "read_spelled", note)
+    file = encoded(picture(400, 400))
+    assert len(file) > 100_000
+    broken = "data:image/png;base64," + base64.encodebytes(file).decode()
+    async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+        assert (await gateway.chat(image(broken))).status_code == 200
+        assert json.loads(posts(upstream)[0].body)["messages"][0]["content"] == [image(data_url(file))]
+    assert threads[0] is not threading.main_thread()
