@@ -26,6 +26,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo
 from gateway.imaging.body import late_reasons
 from gateway.imaging.decode import verify
+from gateway.imaging.heap import give_back_free_memory
 from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
 from gateway.imaging.probe import glance, probe, recognise
 from gateway.imaging.render import ENCODER_ID, render
@@ -38,6 +39,7 @@ __all__ = ["DecodeBudget", "ImageStatistics", "ImageWorkers", "Prepared", "needs
 T = TypeVar("T")
 
 _RECOGNISED_BYTES = 1024
+_HEAP_SECONDS = 10.0
 _INLINE_HASH_BYTES = 64 << 10  # below this, a hash takes less time than handing it to a thread
 
 
@@ -102,6 +104,7 @@ class ImageWorkers:
         self._verifies_all = verify == "full"
         self._flights: dict[VerdictKey, _Flight] = {}
         self._hits = self._misses = self._shared = self._held_bytes = 0
+        self._heap_timer: asyncio.TimerHandle | None = None
 
     async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo:
         """What the image is, from its header (`probe`). Common headers are read here and now, others in a thread.
@@ -158,6 +161,8 @@ class ImageWorkers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._heap_timer is not None:
+            self._heap_timer.cancel()
         self._decoders.pool.close()
         self._lookers.pool.close()
 
@@ -230,6 +235,12 @@ class ImageWorkers:
         self._held_bytes -= byte_count
         self._budget.release(byte_count)
         crew.idle.release()
+        if self._heap_timer is None:
+            self._heap_timer = asyncio.get_running_loop().call_later(_HEAP_SECONDS, self._give_back_heap)
+
+    def _give_back_heap(self) -> None:
+        self._heap_timer = None
+        self._lookers.pool.submit(give_back_free_memory)
 
 
 def needs_examination(info: ImageInfo, target: Size | None) -> bool:

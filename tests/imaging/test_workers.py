@@ -378,6 +378,16 @@ async def test_one_that_leaves_while_its_header_is_read_gives_the_bytes_back_whe
         await until(lambda: not budget.held)
 
 
+async def test_what_decoding_left_in_the_heap_is_given_back_once_in_a_while(monkeypatch):
+    given_back = threading.Semaphore(0)
+    monkeypatch.setattr(module, "give_back_free_memory", given_back.release)
+    monkeypatch.setattr(module, "_HEAP_SECONDS", 0.0)
+    async with running() as images:
+        for file in (PLAIN, TURNED):
+            await prepare(images, file, SMALL)
+            assert await asyncio.to_thread(given_back.acquire, timeout=10)
+
+
 async def test_the_look_at_a_whole_file_is_paid_for_before_the_decode():
     class Recording(Budget):
         asked: tuple[int, ...] = ()
