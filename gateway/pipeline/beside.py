@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+ONE_THREAD = ThreadPoolExecutor(1, thread_name_prefix="bulk")
+"""For what takes long, or much memory, only with requests of very many parts: of these one at a time."""
 
 
 async def in_thread(executor: Executor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

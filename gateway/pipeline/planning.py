@@ -5,7 +5,6 @@ The decisions are domain/trim.py's and domain/resize.py's; here they get what th
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from gateway.domain.resize import ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.trim import ContextRoom, TrimPlan, TrimPolicy, TrimReason, last_turn, plan_trim
 from gateway.domain.vision.base import ImageTokens, UnservableImageError, VisionFamily
 from gateway.models.served import ServedModel
-from gateway.pipeline.beside import in_thread
+from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.rewriting import ImageSource
 from gateway.wire.data_url import DataUrl, read_data_url, read_in_place, read_spelled
@@ -29,7 +28,6 @@ _MOST_IMAGES = 999
 _TRIM_BYTES_PER_TOKEN = 3.0
 _INLINE_IMAGES = 16
 _INLINE_URL_BYTES = 128 * 1024
-_thread = ThreadPoolExecutor(1, thread_name_prefix="read and plan images")
 
 
 class Plan(NamedTuple):
@@ -68,7 +66,7 @@ async def plan_request(
     conversation = _Conversation(request, sources, by_count, room, trim, _resize_policy(rules, exchange.resize_preset))
     if len(sources) <= _INLINE_IMAGES:
         return _fitted(conversation, model.family)
-    return await in_thread(_thread, _fitted, conversation, model.family)
+    return await in_thread(ONE_THREAD, _fitted, conversation, model.family)
 
 
 class _Conversation(NamedTuple):
@@ -120,7 +118,7 @@ async def _read_url(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
     if ref.url.end - ref.url.start <= _INLINE_URL_BYTES:
         return read_data_url(body, ref)
     in_place = read_in_place(body, ref)
-    return await in_thread(_thread, read_spelled, body, ref) if in_place is None else in_place
+    return await in_thread(ONE_THREAD, read_spelled, body, ref) if in_place is None else in_place
 
 
 def _unchanged(source: ImageSource, family: VisionFamily) -> ImagePlan:

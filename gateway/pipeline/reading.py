@@ -3,10 +3,8 @@
 Parsing takes memory too, many times a small piece's bytes: one thread is what bounds it.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 from gateway.domain.request import VisionRequest
-from gateway.pipeline.beside import in_thread
+from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
 from gateway.wire.bulk import count_pieces
 from gateway.wire.chat import parse_chat
@@ -24,7 +22,6 @@ _PARSERS = {
 # Up to here parsing takes some milliseconds at most, whatever is in the body.
 _INLINE_BYTES = 64 * 1024
 _INLINE_PIECES = 8 * 1024
-_thread = ThreadPoolExecutor(1, thread_name_prefix="read body")
 
 
 async def read_request(exchange: Exchange) -> VisionRequest:
@@ -33,6 +30,6 @@ async def read_request(exchange: Exchange) -> VisionRequest:
     if len(body) <= _INLINE_BYTES or count_pieces(body) <= _INLINE_PIECES:
         request = parse(body)
     else:
-        request = await in_thread(_thread, parse, body)
+        request = await in_thread(ONE_THREAD, parse, body)
     exchange.request = request
     return request

@@ -16,6 +16,7 @@ from gateway.domain.queue import Ticket
 from gateway.domain.request import VisionRequest
 from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
+from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.planning import Plan, image_cost, plan_request
 from gateway.pipeline.reading import read_request
@@ -45,7 +46,9 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
             plan, cost = await spare_known_images(parts, exchange, plan, cost)
         await admit(parts, exchange, cost)
     prepared = await transform(parts, exchange, plan)
-    body = rewrite(exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
+    edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
+    is_long = len(request.images) > _IMAGES_AT_ONCE
+    body = await in_thread(ONE_THREAD, rewrite, *edits) if is_long else rewrite(*edits)
     return await send(parts, exchange, request, body)
 
 

@@ -1,6 +1,5 @@
 """How many tokens the text of a request is: counted by the model's own tokenizer, or bounded by its bytes."""
 
-import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,13 +10,16 @@ from gateway.domain.request import VisionRequest
 from gateway.models.conversation import UncountableError
 from gateway.models.exact_text import ExactText
 from gateway.models.served import ServedModel
+from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.rewriting import slim_chat
 from gateway.wire.routes import Kind
 
 # Tokenizing this much text takes about as long as handing it to a thread.
 _INLINE_BYTES = 16 * 1024
-# Tokenizing takes some 150 bytes of memory a byte. No text that fits a context has more bytes than this per token.
+_INLINE_IMAGES = 64
+# No text that fits a context has more bytes than this per token. And tokenizing takes some 150 bytes of memory a byte:
+# beyond the second limit a text is bounded by its bytes, however long the context is.
 _MOST_BYTES_PER_TOKEN = 16
 _MOST_BYTES = 1 << 20
 _threads = ThreadPoolExecutor(2, thread_name_prefix="count text")
@@ -28,7 +30,9 @@ async def count_text(
 ) -> Bounds:
     """Tokens of the prompt without its images: exact where the tokenizer is at hand and the text not too long."""
     if model.exact_text is not None and exchange.route.kind is Kind.CHAT:
-        slim = slim_chat(exchange, request, trimmed, marker)
+        edits = (exchange, request, trimmed, marker)
+        is_long = len(request.images) > _INLINE_IMAGES
+        slim = await in_thread(ONE_THREAD, slim_chat, *edits) if is_long else slim_chat(*edits)
         images = len(request.images) - len(trimmed)
         try:
             return Bounds.exact(await _counted(model, model.exact_text, slim, images))
@@ -40,13 +44,13 @@ async def count_text(
 
 async def _counted(model: ServedModel, counter: ExactText, slim: bytes, images: int) -> int:
     """Raises UncountableError."""
-    most = _MOST_BYTES if model.max_model_len is None else model.max_model_len * _MOST_BYTES_PER_TOKEN
+    most = min(_MOST_BYTES, (model.max_model_len or _MOST_BYTES) * _MOST_BYTES_PER_TOKEN)
     if len(slim) > most:
         raise UncountableError(f"{len(slim)} bytes are not worth counting")
     if len(slim) <= _INLINE_BYTES:
         tokens = _count(counter, slim, images)
     else:
-        tokens = await asyncio.get_running_loop().run_in_executor(_threads, _count, counter, slim, images)
+        tokens = await in_thread(_threads, _count, counter, slim, images)
     # Of each image the tokenizer counted the markers and one placeholder; the family counts those whole.
     return tokens - images * (1 + model.family.markers)
 

@@ -1,0 +1,48 @@
+"""How much text is worth counting, and what becomes of the rest."""
+
+import json
+
+import pytest
+
+from gateway.domain.request import MessageOutline, VisionRequest
+from gateway.domain.vision.registry import family_for
+from gateway.models.exact_text import TextCount
+from gateway.models.served import ServedModel
+from gateway.pipeline.exchange import Exchange
+from gateway.pipeline.texts import count_text
+from gateway.wire.routes import classify
+
+PATH = "/v1/chat/completions"
+
+
+class Counter:
+    """Says 7; notes how long the texts were."""
+
+    def __init__(self):
+        self.lengths = []
+
+    def count(self, chat):
+        self.lengths.append(len(chat["messages"][0]["content"]))
+        return TextCount(7, None)
+
+
+@pytest.mark.parametrize(
+    ("max_model_len", "text_bytes", "is_exact"),
+    [
+        (1_000, 15_900, True),
+        (1_000, 16_100, False),
+        (1_000_000, 1_000_000, True),
+        (1_000_000, 1_100_000, False),
+        (None, 1_000_000, True),
+        (None, 1_100_000, False),
+    ],
+)
+async def test_texts_that_cannot_fit_or_take_too_much_memory_are_bounded_by_their_bytes(
+    max_model_len, text_bytes, is_exact
+):
+    model = ServedModel("m", family_for("qwen2_5_vl", None), exact_text=Counter(), max_model_len=max_model_len)
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * text_bytes}]}).encode()
+    exchange = Exchange("id", "POST", PATH, b"", (), 0.0, route=classify("POST", PATH), body=body)
+    text = await count_text(exchange, VisionRequest("m", messages=(MessageOutline("user", text_bytes),)), model)
+    assert (text.lower == text.upper == 7) is is_exact
+    assert model.exact_text.lengths == ([text_bytes] if is_exact else [])
