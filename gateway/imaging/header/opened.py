@@ -14,7 +14,7 @@ from gateway.imaging.header.av1 import check_frames
 from gateway.imaging.header.base import BrokenHeaderError, Header
 from gateway.imaging.header.exif import orientation_in_pillow
 from gateway.imaging.header.png import SIGNATURE
-from gateway.imaging.header.tiff import VALUE_BYTES, Tag, check_directory, piece_bytes
+from gateway.imaging.header.tiff import VALUE_BYTES, Tag, check_directory, check_jpeg_pieces, piece_bytes
 from gateway.imaging.pillow import CLIENT_FAULTS, open_picture
 
 _MAX_ICON_SIDE = 1024
@@ -47,8 +47,9 @@ def _read_bmp(file: bytes) -> Header:
 def _read_tiff(file: bytes) -> Header:
     numbers = check_directory(file)
     picture = open_picture(file, ImageFormat.TIFF)
-    pieces = piece_bytes(picture.tag_v2)  # type: ignore[attr-defined]  # a TiffImageFile
-    return _header(picture, ImageFormat.TIFF, VALUE_BYTES * numbers + pieces + _LIBTIFF_BYTES)
+    tags = picture.tag_v2  # type: ignore[attr-defined]  # a TiffImageFile
+    check_jpeg_pieces(tags, len(file))
+    return _header(picture, ImageFormat.TIFF, VALUE_BYTES * numbers + piece_bytes(tags) + _LIBTIFF_BYTES)
 
 
 def _read_avif(file: bytes) -> Header:

@@ -26,7 +26,7 @@ _RASTER_BYTES = 4  # some are put together as RGBA first
 
 class Tag:
     WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
-    SAMPLES, ROWS, TILE_WIDTH, TILE_HEIGHT = 277, 278, 322, 323
+    SAMPLES, ROWS, STRIP_BYTES, TILE_WIDTH, TILE_HEIGHT, TILE_BYTES = 277, 278, 279, 322, 323, 325
 
 
 class _Entry(NamedTuple):
@@ -65,6 +65,17 @@ def piece_bytes(tags: Mapping[int, Any]) -> int:
     bits = tags.get(Tag.BITS, (1,))
     bits_per_pixel = int(max(bits)) * max(len(bits), _whole(tags, Tag.SAMPLES, 1))
     return -(-piece.width * bits_per_pixel // 8) * piece.height
+
+
+def check_jpeg_pieces(tags: Mapping[int, Any], file_bytes: int) -> None:
+    """A JPEG for each strip or tile takes up to 100 visits of its blocks: they must each have bytes of their own.
+
+    Raises BrokenHeaderError where they do not.
+    """
+    if tags.get(Tag.COMPRESSION) == _JPEG:
+        piece_bytes = sum(tags.get(Tag.STRIP_BYTES, ())) + sum(tags.get(Tag.TILE_BYTES, ()))
+        if not 0 < piece_bytes <= file_bytes:
+            raise BrokenHeaderError(f"its strips or tiles have {piece_bytes} bytes, the file has {file_bytes}")
 
 
 def _entries(file: bytes) -> Iterator[_Entry]:

@@ -8,7 +8,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat
 from gateway.imaging.header.base import BrokenHeaderError
 from gateway.imaging.header.opened import read_opened
-from gateway.imaging.header.tiff import MAX_VALUES, check_directory, piece_bytes
+from gateway.imaging.header.tiff import MAX_VALUES, check_directory, check_jpeg_pieces, piece_bytes
 from tests.support.pictures import encoded, picture
 from tests.support.tiff_files import in_one_strip, tiff, tiled
 
@@ -87,6 +87,22 @@ def test_more_numbers_than_pieces_of_any_picture_are_refused(tag):
     file = tiff(64, 48, bytes(10), **{f"t{tag}": [1] * (MAX_VALUES - 7)})
     with pytest.raises(BrokenHeaderError, match=f"holds {MAX_VALUES + 1} numbers, at most {MAX_VALUES} are read"):
         read(file)
+
+
+@pytest.mark.parametrize("tags", [{279: (400, 600)}, {325: (1000,)}, {259: 8, 279: (9000,)}])
+def test_pieces_with_bytes_of_their_own_pass(tags):
+    check_jpeg_pieces(RGB | {259: 7} | tags, 1000)
+
+
+@pytest.mark.parametrize("tags", [{279: (400, 601)}, {325: (1,), 279: (1000,)}, {}])
+def test_one_jpeg_for_many_pieces_is_refused(tags):
+    """A hundred scans of a strip of one row, decoded for each row: ten seconds for 500 KB."""
+    with pytest.raises(BrokenHeaderError, match=r"its strips or tiles have \d+ bytes, the file has 1000"):
+        check_jpeg_pieces(RGB | {259: 7} | tags, 1000)
+
+
+def test_jpeg_in_tiff_is_read():
+    assert read(encoded(picture(40, 30), "TIFF", compression="jpeg")).stored == Size(40, 30)
 
 
 def test_text_and_unknown_kinds_are_no_numbers():
