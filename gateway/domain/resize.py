@@ -176,11 +176,17 @@ def _cost(size: Size, ref: ImageRef, family: VisionFamily) -> ImageTokens:
 def _at_model_size(plan: ImagePlan, cost: ImageTokens, policy: ResizePolicy, family: VisionFamily) -> ImagePlan:
     """The image at the size the model would give it, where that must or may be done here."""
     size = plan.info.size
-    if min(size.width, size.height) < max(family.min_side, policy.min_side):
+    is_small = min(size.width, size.height) < max(family.min_side, policy.min_side)
+    if not is_small and (policy.is_opted_out or not cost.is_capped):
+        return plan
+    try:
+        sent = family.tokens(cost.model_size)
+    except UnservableImageError:
+        return plan  # rounding has made it longer than what the model takes
+    if is_small:
         info = replace(plan.info, why=plan.info.why | {Why.TOO_SMALL})
-        return replace(plan, info=info, target=cost.model_size, tokens=family.tokens(cost.model_size).placeholder)
-    is_kept_by_model = family.tokens(cost.model_size).model_size == cost.model_size
-    if cost.is_capped and is_kept_by_model and not policy.is_opted_out:
+        return replace(plan, info=info, target=cost.model_size, tokens=sent.placeholder)
+    if sent.model_size == cost.model_size:
         return _resized(plan, cost.model_size, Cap.MODEL_MAXIMUM, family)
     return plan
 

@@ -67,6 +67,13 @@ def test_a_side_below_the_models_unit_is_brought_to_the_models_own_size(size, ta
     assert small.tokens == small.tokens_before
 
 
+@pytest.mark.parametrize("size", [(29, 5615), (300, 60_000), (40, 7_990)])
+def test_where_rounding_makes_the_models_size_too_long_for_the_model_the_image_is_left_alone(size):
+    """It takes the picture as it is; only one of its own size it would refuse."""
+    assert targets(size, min_side=50) == [(str(Size(*size)), None)]
+    assert targets(size) == [(str(Size(*size)), None)]
+
+
 def test_a_small_side_and_a_cap_act_together():
     [strip] = plan((3000, 20), max_tokens_per_image=50)
     assert strip.resize_reason is Cap.MAX_TOKENS_PER_IMAGE
