@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from gateway import __version__
+from gateway.domain.errors import GatewayError
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.queue import QueuePolicy
 from gateway.imaging.render import ENCODER_ID
@@ -27,6 +28,7 @@ from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.unseen import grow_unseen
 from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of
 from gateway.server.answers import Send
+from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import create_control_app
 from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
@@ -65,6 +67,7 @@ class Running:
     poller: Poller
     metrics: Metrics
     seats: Seats
+    connection_refusals: ConnectionRefusals
 
 
 class Application:
@@ -87,6 +90,15 @@ class Application:
         else:
             assert self._running is not None, "the server starts the application before it serves"
             await self._running.proxy(scope, receive, send)
+
+    @property
+    def write_timeout_seconds(self) -> float:
+        return self._settings.server.write_timeout_seconds
+
+    def connection_refused(self, error: GatewayError) -> None:
+        """A connection was answered with this error before there was a request."""
+        if self._running is not None:
+            self._running.connection_refusals.note(error)
 
     def drain(self) -> None:
         """Take nothing new; what is inside is finished."""
@@ -202,7 +214,7 @@ async def _start(
         await start()
         stack.push_async_callback(stop)
     door = Door(seats, body_budget, body_limits_of(settings, budgets), settings.queue.wait_seconds)
-    return Running(Proxy(parts, door), poller, metrics, seats)
+    return Running(Proxy(parts, door), poller, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
 
 
 def _gate(settings: Settings, body_bytes: int, loop: asyncio.AbstractEventLoop) -> Gate:

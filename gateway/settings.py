@@ -62,6 +62,10 @@ class ServerSettings(Section):
     max_body_bytes: PositiveInt = 32 * MIB
     max_decoded_body_bytes: PositiveInt = 32 * MIB
     body_min_bytes_per_second: Annotated[int, Field(ge=0)] = 16 * 1024
+    write_timeout_seconds: Annotated[
+        float,
+        Field(gt=0, description="a client that takes less than 1 KiB a second of its answer for so long is cut off"),
+    ] = 30.0
     overload_status: Literal[429, 503, 529] | None = None
     keep_alive_seconds: PositiveInt = 75
     drain_seconds: PositiveInt = 30

@@ -23,12 +23,13 @@ CHAT = "/v1/chat/completions"
 
 @dataclass
 class LiveGateway:
-    """A running gateway. `log_text` is what its request log wrote."""
+    """A running gateway. `connections` are its ends of those that are open, `log_text` what its request log wrote."""
 
     application: Application
     host: str
     port: int
     http: httpx.AsyncClient
+    connections: set[Any]
     log_text: bytearray = field(default_factory=bytearray)
 
     def metrics(self, prefix: str = "gateway_") -> dict[str, float]:
@@ -120,10 +121,10 @@ async def live_gateway(upstream_url: str, **sections: Any) -> AsyncIterator[Live
     application = Application(settings_of(upstream_url, **sections), text.extend)
     # Without `verify` the client would read all certificates of the machine, which takes longer than a test.
     async with (
-        _served(application) as (host, port),
+        _served(application) as (host, port, connections),
         httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=30, verify=False, trust_env=False) as client,
     ):
-        yield LiveGateway(application, host, port, client, text)
+        yield LiveGateway(application, host, port, client, connections, text)
 
 
 class _Server(uvicorn.Server):
@@ -139,7 +140,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _served(application: Application) -> AsyncIterator[tuple[str, int]]:
+async def _served(application: Application) -> AsyncIterator[tuple[str, int, set[Any]]]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     host, port = listener.getsockname()
@@ -152,7 +153,7 @@ async def _served(application: Application) -> AsyncIterator[tuple[str, int]]:
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await until(lambda: server.started or task.done())
-        yield host, port
+        yield host, port, server.server_state.connections
     finally:
         server.may_leave.set()
         await task
