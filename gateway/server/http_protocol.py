@@ -53,14 +53,16 @@ class GatewayProtocol(HttpToolsProtocol):
         self._parser_refusal: GatewayError | None = None
         self._waiting_refusal: GatewayError | None = None
         self._is_deaf = False
+        self._is_lingering = False
         self._half_closed: HalfClosed | None = None
         self._slow_reader: SlowReader | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
-        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
+        super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lingering = True
         self._disarm()
         self._unset_keepalive_if_required()
         if self._slow_reader is not None:
@@ -144,7 +146,9 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         is_last = not self.pipeline
         super().on_response_complete()
-        if self.transport.is_closing():
+        if self._is_lingering:
+            self._unset_keepalive_if_required()
+        elif self.transport.is_closing():
             self._leave()
         elif not is_last:
             pass
@@ -231,11 +235,22 @@ class GatewayProtocol(HttpToolsProtocol):
         headers = [*error_headers(error, body, random.random()), (b"connection", b"close")]  # noqa: S311 - no secret
         lines = b"".join(b"%s: %s\r\n" % header for header in headers)
         self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + body)
-        self.transport.write_eof()
         self._linger()
+
+    def linger(self) -> bool:
+        """Whether the connection, which is to be closed, stays a moment: part of a body is still on its way."""
+        cycle = self._newest
+        if self._is_lingering or cycle is None or not cycle.more_body or cycle.disconnected:
+            return False
+        self._linger()
+        return True
 
     def _linger(self) -> None:
         """Closing over unread bytes would reset the connection before the client has read its answer."""
+        self._is_deaf = self._is_lingering = True
+        self._disarm()
+        self.flow.resume_reading()
+        self.transport.write_eof()
         self._header_timer = self.loop.call_later(_LINGER_SECONDS, self._leave)
 
     def _leave(self) -> None:
@@ -243,6 +258,20 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self._mind_the_reader()
         self.transport.close()
+
+
+class _Transport(JoinedWrites):
+    """Asks the protocol before it closes."""
+
+    __slots__ = ("_protocol",)
+
+    def __init__(self, transport: BaseTransport, protocol: GatewayProtocol) -> None:
+        super().__init__(transport, protocol.loop)  # type: ignore[arg-type]
+        self._protocol = protocol
+
+    def close(self) -> None:
+        if not self._protocol.linger():
+            super().close()
 
 
 def _without_offer(header: tuple[bytes, bytes]) -> tuple[bytes, bytes | None]:

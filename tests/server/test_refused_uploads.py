@@ -1,5 +1,7 @@
 """What becomes of a body that nobody wants: read to its end where that is cheap, else the connection is closed."""
 
+import asyncio
+
 import pytest
 
 from gateway.server import answers
@@ -47,6 +49,20 @@ async def test_one_that_may_never_come_or_takes_too_long_closes_the_connection(c
     client.send(head(1_000_000, *extra, path=CLOSED))
     status, headers, _ = await client.answer()
     assert (status, headers["connection"]) == (403, "close")
+    assert await client.reader.read() == b""
+
+
+async def test_one_that_goes_on_coming_does_not_cost_its_sender_the_answer(client, monkeypatch):
+    """Closing over bytes that nobody has read would be a reset."""
+    monkeypatch.setattr("gateway.server.receive.GRACE_SECONDS", 0.1)
+    client.send(head(1_000_000) + b"{")
+    client.writer.transport.pause_reading()
+    for _ in range(20):
+        client.send(b"x")
+        await asyncio.sleep(0.02)
+    client.writer.transport.resume_reading()
+    status, headers, _ = await client.answer()
+    assert (status, headers["connection"]) == (408, "close")
     assert await client.reader.read() == b""
 
 
