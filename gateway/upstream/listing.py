@@ -66,19 +66,22 @@ class Listings:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = _Flight(asyncio.create_task(self._ask(headers, request_id)))
+        outcome = await self._landed(key, flight)
+        if isinstance(outcome, UpstreamError):
+            raise type(outcome)(*outcome.args)  # of its own for each who waited, for it gathers their traces
+        self._keep(key, outcome)
+        return outcome
+
+    async def _landed(self, key: _Key, flight: _Flight) -> Listing | UpstreamError:
         flight.waiters += 1
         try:
-            outcome = await asyncio.shield(flight.task)
+            return await asyncio.shield(flight.task)
         finally:
             flight.waiters -= 1
             if not flight.waiters:
                 flight.task.cancel()
             if (flight.task.done() or not flight.waiters) and self._flights.get(key) is flight:
                 del self._flights[key]
-        if isinstance(outcome, UpstreamError):
-            raise type(outcome)(*outcome.args)  # of its own for each who waited, for it gathers their traces
-        self._keep(key, outcome)
-        return outcome
 
     def _keep(self, key: _Key, listing: Listing) -> None:
         self._kept[key] = listing
