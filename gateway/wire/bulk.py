@@ -12,7 +12,8 @@ MOST_CONTAINERS = 100_000
 MOST_QUOTES = 500_000
 MOST_COMMAS = 1_000_000
 
-# Counting costs ten times as much as looking whether there is anything to count, and in pictures there is nothing.
+# Counting costs thirty times as much as looking for the next one, and in pictures there is none.
+_FOUND_ONE_BY_ONE = 64
 _WINDOW_BYTES = 64 * 1024
 
 
@@ -40,8 +41,13 @@ def _count(body: bytes | bytearray, characters: bytes, most: int, name: str) -> 
 
 
 def _count_one(body: bytes | bytearray, character: int) -> int:
-    starts = range(0, len(body), _WINDOW_BYTES)
-    return sum(
+    at = -1
+    for found in range(_FOUND_ONE_BY_ONE):
+        at = body.find(character, at + 1)
+        if at < 0:
+            return found
+    starts = range(at + 1, len(body), _WINDOW_BYTES)
+    return _FOUND_ONE_BY_ONE + sum(
         body.count(character, start, start + _WINDOW_BYTES)
         for start in starts
         if body.find(character, start, start + _WINDOW_BYTES) >= 0
