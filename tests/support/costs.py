@@ -47,6 +47,4 @@ def request_with(*sizes: Size, **fields) -> tuple[VisionRequest, list[ImagePlan]
 
 def cost_of(*sizes: Size, text=NOTHING, output_tokens=16, limits=UNKNOWN, **fields) -> RequestCost:
     request, plans, tokens = request_with(*sizes, **fields)
-    return estimate(
-        request, plans, tokens, text=text, output_tokens=output_tokens, limits=limits, body_bytes=1_000
-    )
+    return estimate(request, plans, tokens, text=text, output_tokens=output_tokens, limits=limits, body_bytes=1_000)
