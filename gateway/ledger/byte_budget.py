@@ -141,6 +141,10 @@ class ByteBudget:
         self._held_small, self._held_large, self._held_slow = after
         self._grant()
 
+    def overdraw(self, byte_count: int) -> None:
+        """Hold more of the large share, fitting or not: what comes of bytes that were let in. It keeps new ones out."""
+        self._held_large += byte_count
+
     def statistics(self) -> ByteBudgetStatistics:
         return ByteBudgetStatistics(
             capacity=self._capacity,

@@ -82,12 +82,16 @@ class Parts:
 _NOWHERE = Route(Kind.UNKNOWN, "")
 
 
+def _held_by_nobody(byte_count: int) -> None:
+    """Offline there is no budget of bytes."""
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request, filled step by step; the headers, the metrics and the log line are read off it.
 
     Times are of `Parts.clock`, in seconds; `received` is when the last byte of the body came. `body` is dropped as soon
-    as the upstream's response head is there.
+    as the upstream's response head is there; `hold_beside` counts bytes that are made of it and kept as long.
     """
 
     request_id: str
@@ -104,6 +108,7 @@ class Exchange:
     route: Route = _NOWHERE
     body: bytes | bytearray = b""
     body_bytes: int = 0
+    hold_beside: Callable[[int], None] = _held_by_nobody
     model: ServedModel | None = None
     request: VisionRequest | None = None
     plans: tuple[ImagePlan, ...] = ()

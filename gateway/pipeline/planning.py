@@ -58,7 +58,7 @@ async def plan_request(
     trim = _trim_policy(rules)
     by_count = plan_trim(request.messages, [0] * len(request.images), None, trim)
     gone = frozenset(by_count.dropped)
-    sources = await _look_at(rules, exchange.body, [ref for ref in request.images if ref.ordinal not in gone])
+    sources = await _look_at(rules, exchange, [ref for ref in request.images if ref.ordinal not in gone])
     if model.is_assumed:
         plans = tuple(_unchanged(source, model.family) for source in sources)
         return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
@@ -104,11 +104,13 @@ def _fitted(conversation: _Conversation, family: VisionFamily) -> Plan:
     return Plan(tuple(sources), plans, trimmed.dropped, trimmed.reason, trimmed_tokens)
 
 
-async def _look_at(rules: Rules, body: bytes | bytearray, refs: Sequence[ImageRef]) -> list[ImageSource]:
+async def _look_at(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> list[ImageSource]:
     """Headers only."""
     sources = []
     for ref in refs:
-        url = await _read_url(body, ref)
+        url = await _read_url(exchange.body, ref)
+        if url.copied_bytes:
+            exchange.hold_beside(url.copied_bytes)
         info = await rules.looker.look(url.file, rules.policies.images, ref.param)
         sources.append(ImageSource(ref, url, info))
     return sources

@@ -1,6 +1,7 @@
 """Steps 10 and 11: what passes is observed, and every exchange is settled exactly once, whatever its end.
 
-Settling closes the lease, teaches the learners, counts the metrics and writes the log line, in that order.
+Settling closes the lease. Booking then teaches the learners, counts the metrics and writes the log line; behind a
+complete answer it is done once the client has the last byte, for nobody should wait for it.
 """
 
 from gateway.domain.cost import RequestCost
@@ -48,24 +49,37 @@ def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
 
 
 def answered(parts: Parts, exchange: Exchange) -> None:
-    """The answer is complete, be it a success or the upstream's own refusal."""
-    status = exchange.upstream_status or 0
-    observer = exchange.observer
-    if observer is not None and observer.error is not None:
-        status = observer.error.status or 500
+    """The answer is complete, be it a success or the upstream's own refusal. `book` is still to come."""
+    status = _final_status(exchange)
     if status < 400:
-        exchange.usage = observer.usage if observer else usage_of(exchange.tail)
-        _settle(parts, exchange, Outcome.FINISHED, Ending.DONE)
+        _close(parts, exchange, Ending.DONE)
+    else:
+        _close(parts, exchange, Ending.DROPPED if status in _BACK_PRESSURE else Ending.IGNORED)
+
+
+def book(parts: Parts, exchange: Exchange) -> None:
+    """Behind `answered`: what the answer teaches, metrics, log line."""
+    status = _final_status(exchange)
+    if status < 400:
+        exchange.usage = exchange.observer.usage if exchange.observer else usage_of(exchange.tail)
         parts.models.engine.images.add(exchange.sent_images)
         _learn(exchange)
+        _book(parts, exchange, Outcome.FINISHED)
         return
-    in_stream = observer.error if observer else None
+    in_stream = exchange.observer.error if exchange.observer else None
     _learn_limits(
         parts, learn_from_message(in_stream.message) if in_stream else learn_from_error(status, exchange.tail)
     )
-    ending = Ending.DROPPED if status in _BACK_PRESSURE else Ending.IGNORED
-    outcome = Outcome.UPSTREAM_BROKE if status >= 500 and status not in _BACK_PRESSURE else Outcome.UPSTREAM_REFUSED
-    _settle(parts, exchange, outcome, ending)
+    is_broken = status >= 500 and status not in _BACK_PRESSURE
+    _book(parts, exchange, Outcome.UPSTREAM_BROKE if is_broken else Outcome.UPSTREAM_REFUSED)
+
+
+def _final_status(exchange: Exchange) -> int:
+    """That of the answer, or of the error at the end of a stream."""
+    observer = exchange.observer
+    if observer is not None and observer.error is not None:
+        return observer.error.status or 500
+    return exchange.upstream_status or 0
 
 
 def refused(parts: Parts, exchange: Exchange, error: GatewayError) -> None:
@@ -76,34 +90,39 @@ def refused(parts: Parts, exchange: Exchange, error: GatewayError) -> None:
         parts.metrics.image_error(error.code)
     if error.retry_after_seconds is not None:
         parts.metrics.retry_after(error.retry_after_seconds)
-    _settle(parts, exchange, outcome, Ending.IGNORED, error)
+    _settle(parts, exchange, outcome, error)
 
 
 def client_left(parts: Parts, exchange: Exchange) -> None:
-    _settle(parts, exchange, Outcome.CLIENT_LEFT, Ending.IGNORED)
+    _settle(parts, exchange, Outcome.CLIENT_LEFT)
 
 
 def upstream_broke(parts: Parts, exchange: Exchange) -> None:
     """The answer had begun and did not end."""
-    _settle(parts, exchange, Outcome.UPSTREAM_BROKE, Ending.IGNORED)
+    _settle(parts, exchange, Outcome.UPSTREAM_BROKE)
 
 
 def faulted(parts: Parts, exchange: Exchange) -> None:
     """A fault of the gateway itself."""
-    _settle(parts, exchange, Outcome.GATEWAY_FAULT, Ending.IGNORED)
+    _settle(parts, exchange, Outcome.GATEWAY_FAULT)
 
 
-def _settle(
-    parts: Parts, exchange: Exchange, outcome: Outcome, ending: Ending, error: GatewayError | None = None
-) -> None:
-    if exchange.is_settled:
-        return
+def _settle(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:
+    if not exchange.is_settled:
+        _close(parts, exchange, Ending.IGNORED)
+        _book(parts, exchange, outcome, error)
+
+
+def _close(parts: Parts, exchange: Exchange, ending: Ending) -> None:
     exchange.is_settled = True
     exchange.ended = parts.clock()
     exchange.body = b""
     parts.unseen.pop(exchange.request_id, None)
     if exchange.lease is not None and exchange.lease.is_open:
         exchange.lease.close(ending)
+
+
+def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:
     _count(parts, exchange, outcome)
     if parts.log.is_on:
         status = _status(parts, exchange, outcome, error)

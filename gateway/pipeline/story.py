@@ -142,6 +142,7 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
         source.ref.ordinal: result for source, result in zip(plan.sources, results, strict=True) if result is not None
     }
     exchange.encoded_anew = tuple(prepared)
+    exchange.hold_beside(sum(len(result.base64) for result in prepared.values()))
     return prepared
 
 

@@ -57,7 +57,10 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
             await send({"type": "http.response.body", "body": event})
     else:
         settle.answered(parts, exchange)
-        await send({"type": "http.response.body", "body": chunk})
+        try:
+            await send({"type": "http.response.body", "body": chunk})
+        finally:
+            settle.book(parts, exchange)
 
 
 def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:

@@ -96,6 +96,11 @@ class BodyHold:
             self._budget.change(small=small - self._small, large=large - self._large, slow=-self._slow)
             self._small, self._large, self._slow = small, large, 0
 
+    def hold_beside(self, byte_count: int) -> None:
+        """What was made of the body and is kept with it: images that were spelled anew or encoded anew."""
+        self._budget.overdraw(byte_count)
+        self._large += byte_count
+
     def release(self) -> None:
         if self._small or self._large or self._slow:
             self.settle(0)

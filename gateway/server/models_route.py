@@ -48,7 +48,10 @@ class ModelsRoute:
             body = _entry(self._entries(listing), model_id)
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         settle.answered(self._parts, exchange)
-        await send_whole(listing.status, headers, body, exchange, send)
+        try:
+            await send_whole(listing.status, headers, body, exchange, send)
+        finally:
+            settle.book(self._parts, exchange)
 
     def _entries(self, listing: Listing) -> dict[str, msgspec.Raw]:
         if self._read is None or self._read[0] is not listing:

@@ -135,6 +135,7 @@ class Proxy:
             exchange.body = await self._receive(exchange, arrival, receive, body_hold)
             exchange.body_bytes = len(exchange.body)
             body_hold.settle(exchange.body_bytes)
+            exchange.hold_beside = body_hold.hold_beside
             watch = self._watches.over(exchange, receive)
             try:
                 answer = await serve(self._parts, exchange)

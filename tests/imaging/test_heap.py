@@ -24,6 +24,33 @@ print(before - resident())
 """
 
 
+REUSED = """
+import resource
+from gateway.imaging.heap import keep_freed_memory
+
+def faults_of_eight_megabytes():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        [bytearray(1 << 20) for _ in range(8)]
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 100
+
+without = faults_of_eight_megabytes()
+keep_freed_memory()
+faults_of_eight_megabytes()
+print(without, faults_of_eight_megabytes())
+"""
+
+
+@pytest.mark.skipif(heap._set_option is None, reason="the C library has no such call")
+def test_freed_buffers_are_used_again_without_a_page_fault():
+    out = subprocess.run([sys.executable, "-c", REUSED], check=True, capture_output=True, text=True, timeout=30)
+
+    without, kept = map(int, out.stdout.split())
+    assert without > 100
+    assert kept == 0
+    heap.keep_freed_memory()  # here too
+
+
 @pytest.mark.skipif(heap._trim is None, reason="the C library has no such call")
 def test_freed_blocks_are_given_back():
     out = subprocess.run([sys.executable, "-c", FREED], check=True, capture_output=True, text=True, timeout=30)
@@ -34,5 +61,7 @@ def test_freed_blocks_are_given_back():
 
 def test_a_library_without_such_a_call_is_left_alone(monkeypatch):
     monkeypatch.setattr(heap, "_trim", None)
+    monkeypatch.setattr(heap, "_set_option", None)
 
+    heap.keep_freed_memory()
     heap.give_back_free_memory()

@@ -40,6 +40,17 @@ async def test_a_body_that_is_here_takes_its_length(budget, length):
     assert held(budget) == 0
 
 
+async def test_what_is_made_of_it_is_held_too_whether_it_fits_or_not(budget):
+    hold = hold_of(budget, 100)
+    await hold.begin(is_here=True)
+    hold.settle(100)
+    hold.hold_beside(300 * MIB)
+    assert held(budget) == 100 + 300 * MIB
+    assert not budget.try_acquire(100)
+    hold.release()
+    assert held(budget) == 0
+
+
 @pytest.mark.parametrize(("length", "first"), [(100, 100), (5 * MIB, FIRST_BYTES), (None, FIRST_BYTES)])
 @pytest.mark.parametrize("is_here", [False, True])
 async def test_whatever_is_announced_the_beginning_is_small(budget, length, first, is_here):

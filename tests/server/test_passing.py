@@ -107,6 +107,27 @@ async def test_a_chunked_body_holds_only_what_came():
         assert held['{resource="body_bytes"}'] == len(posts(upstream)[0].body)
 
 
+@pytest.mark.parametrize("url", [SOUND.replace("/", "\\/"), TURNED], ids=["spelled anew", "encoded anew"])
+async def test_what_is_made_of_a_body_is_held_beside_it(url):
+    held = {}
+
+    async def look(visit):
+        held.update(gateway.held())
+        await visit.answer("200 OK", ANSWER, "content-type: application/json")
+
+    body = json.dumps(chat(image("URL"))).replace("URL", url).encode()
+    async with model_server(look) as upstream, live_gateway(upstream.base_url) as gateway:
+        answer = await gateway.http.post(CHAT, content=body, headers=JSON)
+        assert answer.status_code == 200, answer.text
+        await gateway.until_released()
+        (url_sent,) = [
+            part["image_url"]["url"] for part in json.loads(posts(upstream)[0].body)["messages"][0]["content"]
+        ]
+    beside = held['{resource="body_bytes"}'] - len(body)
+    made = url_sent if url is not TURNED else url_sent.partition(",")[2]
+    assert beside == len(made)
+
+
 async def test_a_stream_comes_back_byte_for_byte():
     _, answer = await sent(json.dumps(chat(stream=True)).encode())
     assert answer.content == b"".join(EVENTS)
