@@ -74,16 +74,15 @@ class GatewayProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
-        if self._is_in_headers:
-            self._header_bytes += len(data)
+        self._header_bytes += len(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._parsed_until_upgrade(data[upgrade.args[0] :])
+            self._parse(data)
         except httptools.HttpParserError:
             self._refuse(self._parser_refusal or _malformed())
         else:
-            if self._is_in_headers:
+            if self._header_bytes > MOST_HEADER_BYTES:
+                self._refuse(_too_large())
+            elif self._is_in_headers:
                 self._mind_the_headers()
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -117,14 +116,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._is_in_headers = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_in_headers:
+        if self._is_in_headers:  # nothing here has a use for a trailer behind a chunked body
             super().on_header(name, value)
-            return
-        # A trailer behind a chunked body: nothing here has a use for one, and their number has no other bound.
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MOST_HEADER_BYTES:
-            self._parser_refusal = _too_large()
-            raise _TooLargeError
 
     def on_headers_complete(self) -> None:
         self._disarm()
@@ -138,6 +131,10 @@ class GatewayProtocol(HttpToolsProtocol):
         self._is_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if not self._is_upgrade:
             super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._header_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if not self._is_upgrade:
@@ -166,26 +163,33 @@ class GatewayProtocol(HttpToolsProtocol):
         """The request that came last, which may still wait for those before it."""
         return self.cycle
 
-    def _parsed_until_upgrade(self, rest: bytes) -> None:
-        """The parser takes what follows for another protocol. None is spoken here, so the offer is ignored as RFC 9110
-        §7.8 allows: the same request is parsed again without it.
+    def _parse(self, data: bytes) -> None:
+        while not self._is_deaf:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._without_upgrade(data[upgrade.args[0] :])
+            else:
+                return
+
+    def _without_upgrade(self, rest: bytes) -> bytes:
+        """The parser takes the `rest` for another protocol. None is spoken here, so the offer is ignored as RFC 9110
+        §7.8 allows: returns what is to be parsed instead, the same request without it and the rest.
         """
         if not self._is_upgrade:  # CONNECT: nothing behind it is HTTP
             self._is_deaf = True
             self.cycle.keep_alive = False
-            return
+            return b""
         self._is_upgrade = False
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         lines = [method + b" " + self.url + b" HTTP/" + version]
         lines += [name + b": " + value for name, value in map(_without_offer, self.headers) if value is not None]
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.data_received(b"\r\n".join([*lines, b"", rest]))
+        return b"\r\n".join([*lines, b"", rest])
 
     def _mind_the_headers(self) -> None:
-        if self._header_bytes > MOST_HEADER_BYTES:
-            self._refuse(_too_large())
-        elif self._header_timer is None and (self._newest is None or self._newest.response_complete):
+        if self._header_timer is None and (self._newest is None or self._newest.response_complete):
             self._arm()
 
     def _mind_the_reader(self) -> None:

@@ -77,13 +77,25 @@ async def test_headers_that_never_end_get_a_408(connection, monkeypatch):
 
 
 TRAILERS = b"0\r\n" + b"x: y\r\n" * MOST_HEADER_BYTES
+LONG = b"x" * 16 * MOST_HEADER_BYTES
 
 
-async def test_trailers_without_end_are_refused(connection):
-    """Behind a chunked body anything could follow for ever, and uvicorn would keep it all."""
+@pytest.mark.parametrize(
+    "tail", [TRAILERS, b"0\r\nx: " + LONG, b"5;x=" + LONG], ids=["many trailers", "a long trailer", "a long extension"]
+)
+async def test_what_is_neither_headers_nor_body_is_refused_when_it_has_no_end(connection, tail):
+    """Behind a chunked body anything could follow for ever, and the parser would keep and copy it all."""
     reader, writer = connection
-    writer.write(head(None) + TRAILERS)
+    writer.write(head(None) + tail)
     assert await refusal(reader) == (431, "headers_too_large")
+
+
+async def test_a_long_body_in_tiny_chunks_is_no_header(connection):
+    reader, writer = connection
+    writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * MOST_HEADER_BYTES + b"0\r\n\r\n")
+    assert (await reader.readuntil(ALIVE)).startswith(b"HTTP/1.1 200")
+    writer.write(HEAD + b"\r\n")
+    assert (await reader.readuntil(ALIVE)).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_body_that_breaks_behind_its_answer_gets_no_second_one(connection):

@@ -69,6 +69,12 @@ async def test_one_behind_the_other(client):
         await assert_answered(client)
 
 
+async def test_very_many_in_one_piece(client):
+    client.send(head(0, *H2C, path="/livez", method="GET") * 1000)
+    for _ in range(1000):
+        assert (await client.answer())[0] == 200
+
+
 async def test_a_request_without_body(client):
     client.send(head(0, *WEBSOCKET, path="/livez", method="GET"))
     assert (await client.answer())[0] == 200
