@@ -227,10 +227,12 @@ class ImageWorkers:
         self._held_bytes += byte_count
         crew.working += 1
         job = asyncio.get_running_loop().run_in_executor(crew.pool, work, *args)
-        job.add_done_callback(lambda _: self._give_back(crew, byte_count))
+        job.add_done_callback(lambda _: self._give_back(crew, byte_count, job))
         return asyncio.shield(job)
 
-    def _give_back(self, crew: _Crew, byte_count: int) -> None:
+    def _give_back(self, crew: _Crew, byte_count: int, job: asyncio.Future[T]) -> None:
+        if not job.cancelled():
+            job.exception()  # looked at, or that of an image whose request has left would go to the log
         crew.working -= 1
         self._held_bytes -= byte_count
         self._budget.release(byte_count)

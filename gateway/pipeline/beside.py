@@ -24,5 +24,6 @@ async def in_thread(executor: Executor, work: Callable[P, T], *args: P.args, **k
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         if not job.cancel():
-            await asyncio.wait([done])
+            # An error that nobody takes would go to the log, as `wait` leaves it.
+            await asyncio.gather(done, return_exceptions=True)
         raise

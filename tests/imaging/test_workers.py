@@ -1,6 +1,7 @@
 """Each content is decoded once, within the budget, and nothing leaks whoever leaves when."""
 
 import asyncio
+import gc
 import hashlib
 import io
 import threading
@@ -376,6 +377,29 @@ async def test_one_that_leaves_while_its_header_is_read_gives_the_bytes_back_whe
         assert budget.held == [images.statistics().decode_bytes_held] != [0]
         opened.set()
         await until(lambda: not budget.held)
+
+
+async def test_an_image_that_is_refused_after_its_request_has_left_is_no_line_in_the_log(monkeypatch, caplog):
+    entered, opened = threading.Event(), threading.Event()
+    budget = Budget()
+    bitmap = EncodedFile(pybase64.b64encode(encoded(picture(64, 48), "BMP")))
+
+    def refusing(*args):
+        entered.set()
+        assert opened.wait(10)
+        raise GatewayError(Code.IMAGE_TOO_LARGE, "too large")
+
+    monkeypatch.setattr(module, "probe", refusing)
+    async with running(budget) as images:
+        request = asyncio.create_task(images.look(bitmap, ImageLimits(), PARAM))
+        assert await asyncio.to_thread(entered.wait, 10)
+        request.cancel()
+        await asyncio.wait([request])
+        opened.set()
+        await until(lambda: not budget.held)
+    del request
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_what_decoding_left_in_the_heap_is_given_back_once_in_a_while(monkeypatch):

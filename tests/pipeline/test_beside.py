@@ -1,6 +1,7 @@
 """A thread that reads a request's body, and a request that leaves meanwhile."""
 
 import asyncio
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,3 +42,24 @@ async def test_whoever_leaves_ends_after_the_thread_and_what_waits_is_dropped(ex
         await first
     executor.shutdown()
     assert ran == ["first"]
+
+
+async def test_an_error_that_comes_after_the_request_has_left_is_no_line_in_the_log(executor, caplog):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        may_end.wait(10)
+        raise ValueError("not JSON")
+
+    request = asyncio.create_task(in_thread(executor, work))
+    await asyncio.to_thread(begun.wait, 10)
+    request.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.wait([request])
+    assert request.cancelled()
+    executor.shutdown()
+    del request
+    gc.collect()
+    assert not caplog.records
