@@ -94,7 +94,7 @@ def test_two_settings_that_contradict_each_other_are_both_named_with_what_would_
     [sentence] = limits_that_do_not_fit(settings_of(text))
     assert sentence == (
         "images.max_pixels is 50000000, but budget.decode_bytes = 1677721600 can decode at most 43359298 pixels of "
-        "webp (too little for: tiff, webp). Set images.max_pixels to 43359298 or less, budget.decode_bytes to "
+        "webp (too little for: webp). Set images.max_pixels to 43359298 or less, budget.decode_bytes to "
         "1933388608 or more, or leave those formats out of images.formats."
     )
     for remedy in (

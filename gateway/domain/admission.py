@@ -116,10 +116,6 @@ class Admission:
         return self._policy
 
     @property
-    def is_anyone_waiting(self) -> bool:
-        return len(self._queue) > 0
-
-    @property
     def next_deadline(self) -> float | None:
         """When `tick` must be called next even if nothing is given back; None: no need."""
         return self._queue.next_deadline

@@ -76,7 +76,7 @@ class TestOrder:
             door.offer(each, 0.0)
         door.withdraw(head, 1.0)
         assert door.tick(1.0) == [(second, ADMITTED)]
-        assert not door.is_anyone_waiting
+        assert door.statistics(1.0).queue_depth == 0
         with pytest.raises(KeyError):
             door.withdraw(head, 2.0)
 
