@@ -54,6 +54,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._waiting_refusal: GatewayError | None = None
         self._is_deaf = False
         self._is_lingering = False
+        self._begun: RequestResponseCycle | None = None
         self._half_closed: HalfClosed | None = None
         self._slow_reader: SlowReader | None = None
 
@@ -69,6 +70,10 @@ class GatewayProtocol(HttpToolsProtocol):
             self._slow_reader.stop()
         if self._half_closed is not None:
             self._half_closed.stop()
+        if self._begun is not None and not self._begun.response_complete:
+            # Uvicorn tells the newest request only, behind which this one may be the one that is being answered.
+            self._begun.disconnected = True
+            self._begun.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -154,6 +159,10 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._is_in_headers:
             self._unset_keepalive_if_required()
             self._arm()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._begun = cycle
+        super()._start_asgi_task(cycle, app)
 
     def timeout_keep_alive_handler(self) -> None:
         self._leave()

@@ -43,7 +43,14 @@ async def in_the_stream(gateway, client):
     await client.reader.readuntil(b"data: ")
 
 
-@pytest.mark.parametrize("phase", [uploading, waiting_for_the_head, in_the_stream])
+async def in_the_stream_with_another_request_behind(gateway, client):
+    await in_the_stream(gateway, client)
+    client.post(body_of())
+
+
+@pytest.mark.parametrize(
+    "phase", [uploading, waiting_for_the_head, in_the_stream, in_the_stream_with_another_request_behind]
+)
 async def test_it_all_comes_back(slow_emulator, phase):
     async with live_gateway(slow_emulator.base_url) as gateway:
         async with raw_client(gateway.host, gateway.port) as client:
