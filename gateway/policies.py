@@ -124,10 +124,11 @@ def models_of(settings: Settings) -> list[ServedModel]:
 
 def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:
     server = settings.server
-    # A body that took more than half of the memory would keep all others out for as long as it is held.
-    half = budgets.body_bytes // 2
+    # A body that took more than half of the memory would keep all others out for as long as it is held. And one that
+    # could ask for more than large ones share, as it came and decoded, would wait for bytes that it holds itself.
+    half, quarter = budgets.body_bytes // 2, budgets.body_bytes // 4
     return BodyLimits(
-        min(server.max_body_bytes, half), min(server.max_decoded_body_bytes, half), server.body_min_bytes_per_second
+        min(server.max_body_bytes, half), min(server.max_decoded_body_bytes, quarter), server.body_min_bytes_per_second
     )
 
 

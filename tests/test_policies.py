@@ -1,6 +1,9 @@
+import asyncio
+
 import pytest
 
 from gateway.domain.image import ImageFormat
+from gateway.ledger.byte_budget import ByteBudget
 from gateway.ledger.host_memory import GIB
 from gateway.models.configure import ModelSettingsError
 from gateway.policies import (
@@ -12,6 +15,8 @@ from gateway.policies import (
     pixel_limits,
     policies_of,
 )
+from gateway.server.body_hold import BodyHold
+from gateway.server.door import Arrival
 from gateway.settings import MIB, load
 
 
@@ -33,6 +38,21 @@ def test_a_body_takes_at_most_half_of_the_memory_for_bodies():
     roomy, tight = settings_of(), settings_of(f"budget: {{body_bytes: {10 * MIB}}}")
     assert body_limits_of(roomy, budgets_of(roomy)).max_bytes == 32 * MIB
     assert body_limits_of(tight, budgets_of(tight)).max_bytes == 5 * MIB
+
+
+async def test_coded_bodies_get_their_turn_however_small_the_memory_for_bodies_is():
+    """Each holds what has come and asks for all that it may become: none waits for bytes that only waiters hold."""
+    settings = settings_of(f"budget: {{body_bytes: {64 * MIB}}}")
+    budget = ByteBudget(64 * MIB, purpose="request bodies", call_later=asyncio.get_running_loop().call_later)
+    limits = body_limits_of(settings, budgets_of(settings))
+    first, second = (BodyHold(budget, Arrival(None, content_encoding=b"gzip"), limits, 0.0) for _ in range(2))
+    for hold in (first, second):
+        await hold.begin(is_here=False)
+        await hold.grow(20_000, is_fast=True)
+    await first.grow(300_000, is_fast=True)
+    first.release()
+    await second.grow(300_000, is_fast=False)
+    await second.grow(600_000, is_fast=True)
 
 
 def test_policies_carry_what_the_operator_wants():
