@@ -6,7 +6,7 @@ them repeats a value, which may be a secret. Nothing here decides
 about requests: app.py turns these values into the frozen policies of domain/.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -44,6 +44,12 @@ def _printable(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _root(url: HttpUrl) -> HttpUrl:
+    if (url.path or "").rstrip("/").endswith("/v1"):
+        raise ValueError("leave out /v1: the gateway adds each route to the address itself")
+    return url
+
+
 def _word(value: object) -> object:
     """YAML reads a bare `off` as false."""
     return "off" if value is False else value
@@ -74,7 +80,7 @@ class ServerSettings(Section):
 class UpstreamSettings(Section):
     """The vLLM server behind the gateway. `api_key` is vLLM's own `--api-key`; `api_key_file` names a file with it."""
 
-    url: HttpUrl = HttpUrl("http://127.0.0.1:8000")
+    url: Annotated[HttpUrl, AfterValidator(_root)] = HttpUrl("http://127.0.0.1:8000")
     api_key: Annotated[SecretStr, AfterValidator(_printable)] | None = None
     api_key_file: str | None = None
     connect_timeout_seconds: PositiveFloat = 5.0
@@ -182,6 +188,17 @@ class Settings(Section):
     log: LogSettings = LogSettings()
 
 
+# Where the library's own words do not say what to write.
+_WORDS = {
+    "extra_forbidden": "there is no such setting",
+    "model_type": "must hold names and values, such as {name: value}",
+    "tuple_type": "must be a list, such as [one, another]",
+    "frozen_set_type": "must be a list, such as [one, another]",
+    "url_parsing": "must be an address such as http://127.0.0.1:8000",
+    "url_scheme": "must begin with http:// or https://",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """The settings and, for every value that is not a default, the source that set it (dotted name → source)."""
@@ -210,7 +227,7 @@ def load(
     """
     problems: list[str] = []
     sources = [
-        (f"file {file_name}", _flatten(_read_yaml(file_text, file_name))),
+        (f"file {file_name}", _without_empty(_flatten(_read_yaml(file_text, file_name)))),
         ("environment", _from_environment(environment or {}, problems)),
         ("flag", _from_flags(flags or {}, problems)),
     ]
@@ -223,7 +240,7 @@ def load(
     try:
         settings = Settings.model_validate(_nest(merged, problems, origins))
     except ValidationError as error:
-        problems += [_sentence(tuple(e["loc"]), e["msg"], origins) for e in error.errors()]
+        problems += [_sentence(tuple(e["loc"]), _WORDS.get(e["type"], e["msg"]), origins) for e in error.errors()]
     if problems:
         raise SettingsError("\n".join(problems))
     return Loaded(settings, origins)
@@ -233,7 +250,7 @@ def _read_yaml(text: str | None, name: str) -> Mapping[str, object]:
     if text is None:
         return {}
     try:
-        tree = yaml.safe_load(text)
+        tree = _UniqueNames(text).get_single_data()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else ""
@@ -243,6 +260,27 @@ def _read_yaml(text: str | None, name: str) -> Mapping[str, object]:
     if not isinstance(tree, dict):
         raise SettingsError(f"file {name}: must hold sections such as 'server:', not {type(tree).__name__}")
     return tree
+
+
+class _UniqueNames(yaml.SafeLoader):
+    """Of a name that is there twice PyYAML would keep the later value and lose the other without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        names = set()
+        for key, _ in node.value:
+            if key.value in names:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
+            names.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        return super().construct_mapping(node, deep)
+
+
+def _without_empty(flat: Mapping[str, object]) -> dict[str, object]:
+    """Less the sections and lists with nothing behind their name, as where every line of one is commented out."""
+    return {name: value for name, value in flat.items() if value is not None or not _is_container(_annotation(name))}
+
+
+def _is_container(annotation: Any) -> bool:
+    return get_origin(annotation) is tuple or (isinstance(annotation, type) and issubclass(annotation, Section))
 
 
 def _flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
@@ -274,7 +312,7 @@ def _value(name: str, source: str, text: str, problems: list[str]) -> object:
     if _is_text(_annotation(name)):
         return text
     try:
-        return yaml.safe_load(text)
+        return _UniqueNames(text).get_single_data()
     except yaml.YAMLError:
         problems.append(f"{source}: its value is not YAML; quote it")
         return None
@@ -337,5 +375,4 @@ def _sentence(location: Sequence[int | str], message: str, origins: Mapping[str,
     source = next((origins[name] for name in beginnings if name in origins), None) or next(
         (origin for name, origin in origins.items() if name.startswith(f"{dotted}.")), "default"
     )
-    wrong_name = "there is no such setting" if message == "Extra inputs are not permitted" else message
-    return f"{dotted} ({source}): {wrong_name}"
+    return f"{dotted} ({source}): {message.removeprefix('Value error, ')}"

@@ -19,7 +19,7 @@ _PARSERS = {
     Kind.EMBEDDINGS: parse_embeddings,
     Kind.GENERIC: parse_generic,
 }
-# Up to here parsing takes some milliseconds at most, whatever is in the body.
+# Up to here parsing takes some milliseconds at most; what is longer with few pieces is copied at memory speed.
 _INLINE_BYTES = 64 * 1024
 _INLINE_PIECES = 8 * 1024
 

@@ -142,7 +142,8 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
         source.ref.ordinal: result for source, result in zip(plan.sources, results, strict=True) if result is not None
     }
     exchange.encoded_anew = tuple(prepared)
-    exchange.hold_beside(sum(len(result.base64) for result in prepared.values()))
+    # An image that came several times is encoded once.
+    exchange.hold_beside(sum(len(base64) for base64 in {id(p): p.base64 for p in prepared.values()}.values()))
     return prepared
 
 

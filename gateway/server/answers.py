@@ -83,6 +83,7 @@ async def send_whole(
 ) -> None:
     """An answer that is already there to its last byte; goes out in pieces, for the server copies what it must keep."""
     with_id = [*headers, (b"x-request-id", echoed_id(exchange))]
+    exchange.is_answering = True
     await send({"type": "http.response.start", "status": status, "headers": with_id})
     last = max(0, len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
     for start in range(0, last, _PIECE_BYTES):
