@@ -263,14 +263,19 @@ def _read_yaml(text: str | None, name: str) -> Mapping[str, object]:
 
 
 class _UniqueNames(yaml.SafeLoader):
-    """Of a name that is there twice PyYAML would keep the later value and lose the other without a word."""
+    """Refuses what PyYAML lets through: a name that is there twice, of which it keeps the later value without a word,
+    and what contains itself.
+    """
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        return self.construct_object(node, deep=True)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         names = set()
-        for key, _ in node.value:
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in names:
                 raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
-            names.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+            names.add(key.value)
         return super().construct_mapping(node, deep)
 
 

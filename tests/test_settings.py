@@ -149,8 +149,8 @@ class TestApiKey:
     @pytest.mark.parametrize("key", ["", "sec ret", "sec\nret", "s\u00e9cret"])
     def test_no_mistake_repeats_the_key(self, key):
         (line,) = mistakes(flags={"upstream.api_key": key})
-        assert line.startswith("upstream.api_key (flag): Value error, must be printable ASCII")
-        assert "ret" not in line.removeprefix("upstream.api_key (flag): Value error, must be printable ASCII")
+        assert line.startswith("upstream.api_key (flag): must be printable ASCII")
+        assert "ret" not in line.removeprefix("upstream.api_key (flag): must be printable ASCII")
 
     def test_nor_does_a_mistake_beside_it(self):
         assert "hidden" not in mistakes(file_text="upstream: {api_key: hidden}\nx: [", file_name="g.yaml")[0]
@@ -160,6 +160,60 @@ class TestApiKey:
 def test_a_section_given_as_a_plain_value_is_named():
     lines = mistakes(file_text="server: 3", file_name="g.yaml", flags={"server.port": "1"})
     assert "server.port (flag): server is set to a plain value elsewhere" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("queue: {requests: 3}\nserver: {port: 1}\nqueue: {wait_seconds: 1}", 3),
+        ("queue:\n  requests: 3\n  requests: 4\n", 3),
+        ("models:\n- {name: a}\n- {name: b, name: c}", 3),
+    ],
+)
+def test_a_name_that_is_there_twice_is_told_before_one_of_its_values_gets_lost(text, line):
+    (told,) = mistakes(file_text=text, file_name="g.yaml")
+    assert told.startswith(f"file g.yaml: not YAML at line {line}: '")
+    assert told.endswith("is there twice")
+
+
+def test_what_contains_itself_is_told():
+    (told,) = mistakes(file_text="server: &here\n  host: *here", file_name="g.yaml")
+    assert told == "file g.yaml: not YAML at line 1: found unconstructable recursive node"
+
+
+def test_a_section_whose_every_line_is_commented_out_is_as_if_it_were_not_there():
+    text = "queue:\n  # requests: 5\nimages:\n  remote:\nmodels:\n"
+    assert load(file_text=text).settings == Settings()
+    assert load(file_text=text, flags={"queue.requests": "5"}).settings.queue.requests == 5
+
+
+def test_a_value_with_nothing_behind_its_name_is_still_a_mistake():
+    assert len(mistakes(file_text="queue: {requests: }\nnonsense:\n")) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"queue": "3"}, "queue (flag): must hold names and values, such as {name: value}"),
+        ({"models": "[qwen]"}, "models.0 (flag): must hold names and values, such as {name: value}"),
+        ({"models": "qwen"}, "models (flag): must be a list, such as [one, another]"),
+        ({"images.formats": "png"}, "images.formats (flag): must be a list, such as [one, another]"),
+        ({"upstream.url": "vllm:8000"}, "upstream.url (flag): must begin with http:// or https://"),
+        ({"upstream.url": "10.0.0.1:8000"}, "upstream.url (flag): must be an address such as http://127.0.0.1:8000"),
+    ],
+)
+def test_a_mistake_says_what_to_write_instead(flags, told):
+    assert mistakes(flags=flags) == [told]
+
+
+@pytest.mark.parametrize("end", ["/v1", "/v1/", "/engine/v1"])
+def test_an_upstream_with_the_route_of_the_sdk_is_a_mistake_not_a_server_that_is_never_up(end):
+    told = "upstream.url (flag): leave out /v1: the gateway adds each route to the address itself"
+    assert mistakes(flags={"upstream.url": f"http://vllm:8000{end}"}) == [told]
+
+
+def test_an_upstream_below_a_path_is_none():
+    assert load(flags={"upstream.url": "http://proxy/engine-1/"}).settings.upstream.url.path == "/engine-1/"
 
 
 def test_settings_cannot_be_changed_after_the_check():
