@@ -126,6 +126,10 @@ class Poller:
         self.state = next_state(before, seen, self._clock())
         if self.state.is_up != before.is_up:
             _log.warning("upstream is %s", "up" if self.state.is_up else f"down: {seen.trouble}")
+        elif self.state.is_loading and seen.trouble != before.trouble:
+            _log.warning(
+                "upstream is not there yet: %s. Unless vLLM is still loading, check upstream.url", seen.trouble
+            )
         if seen.health is Health.OK and seen.trouble and seen.trouble != before.trouble:
             _log.warning("upstream is up, but not all that it tells can be read: %s", seen.trouble)
         for observer in self._observers:

@@ -249,6 +249,23 @@ async def test_cookies_of_the_server_are_not_kept(poller: Poller, stub: Stub, st
     assert not [visit for visit in stub.visits if visit.header("cookie")]
 
 
+async def test_a_server_that_was_never_there_is_told_once_for_each_cause(
+    stub: Stub, steps: Steps, said: Callable[[], list[str]]
+) -> None:
+    stub.script = lambda visit: visit.answer("404 Not Found")
+    poller = Poller(stub.base_url, sleep=steps.sleep)
+    await poller.start()
+    await steps.to_end_of_look()
+    await steps.another_look()
+    stub.script = lambda visit: visit.answer("503 Service Unavailable")
+    await steps.another_look()
+    stub.script = vllm
+    await steps.another_look()
+    await poller.close()
+    told = "upstream is not there yet: /health answered {}. Unless vLLM is still loading, check upstream.url".format
+    assert said() == [told(404), told(503), "upstream is up"]
+
+
 async def test_an_observer_that_fails_does_not_end_the_looking(
     stub: Stub, steps: Steps, caplog: pytest.LogCaptureFixture
 ) -> None:
