@@ -109,6 +109,36 @@ def test_what_holds_no_base64_is_refused(url, code, blank):
     assert (refused.value.code, refused.value.param) == (code, "messages[0].content[0].image_url.url")
 
 
+def header_of(size, blanks=""):
+    return blanks + f"data:image/png;{'a' * (size - len(blanks) - len('data:image/png;;base64,'))};base64,"
+
+
+@pytest.mark.parametrize("spelled", ["{}", "{} ", "\\n{}"], ids=["in place", "as text", "blank before"])
+@pytest.mark.parametrize("slash", ["/", "\\/"])
+def test_a_header_has_at_most_1024_bytes(spelled, slash):
+    room = 1024 - spelled.count("\\n")
+    longest, too_long = (f'"{spelled.format(header_of(size))}{PAYLOAD}"'.replace("/", slash) for size in (room, 1025))
+    _, _, data_url = read(longest.encode())
+    assert (data_url.media_type, data_url.file.decode()) == ("image/png", FILE)
+    with pytest.raises(GatewayError, match="The first 1024 bytes of the data URL have no comma") as refused:
+        read(too_long.encode())
+    assert refused.value.code is Code.INVALID_IMAGE_URL
+
+
+def test_a_url_of_blanks_alone_is_none():
+    with pytest.raises(GatewayError, match="An image must be a data URL"):
+        read(b'"' + b" " * 5000 + f'data:image/png;base64,{PAYLOAD}"'.encode())
+
+
+@pytest.mark.parametrize("cut", range(65_530, 65_540))
+def test_other_escapes_are_found_wherever_windows_are_cut(cut):
+    header = "data:image\\/png;base64,"
+    payload = "A" * (cut - len(header)) + "\\n" + "A" * 40_000
+    _, _, data_url = read(f'"{header}{payload}"'.encode())
+    assert bytes(data_url.file.payload) == payload.replace("\\n", "").encode()
+    assert data_url.needs_respelling
+
+
 def test_a_url_that_is_no_text_is_refused_as_json():
     with pytest.raises(GatewayError) as refused:
         read(b'"data:image/png;base64, \xff"')
