@@ -4,6 +4,7 @@ import gc
 import logging
 import logging.config
 import math
+import resource
 import signal
 import time
 from types import FrameType
@@ -47,6 +48,7 @@ def serve(
     except ModelSettingsError as error:
         fail(f"The models cannot be read:\n{error}")
     _warn_of_what_is_not_there_yet(settings)
+    _let_files_be_opened(settings.server.seats)
     # What the start has made lives for ever; the garbage collector need not visit it with every full collection.
     gc.collect()
     gc.freeze()
@@ -59,6 +61,26 @@ def serve(
 def _warn_of_what_is_not_there_yet(settings: Settings) -> None:
     if settings.images.remote.policy == "inline":
         logger.warning("images.remote.policy: fetching images is not yet supported; such parts are refused")
+
+
+_FILES_PER_SEAT = 2  # a connection on each side
+
+
+def _let_files_be_opened(seats: int) -> None:
+    """Takes all that the system allows: shells and service managers start with 1,024, which ends below the seats, and
+    whoever comes then is told that the upstream cannot be reached.
+    """
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
+    needed = _FILES_PER_SEAT * seats
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
+        logger.warning(
+            "%d files may be open at once, and server.seats=%d can take %d: raise the limit (ulimit -n) or set fewer "
+            "seats",
+            allowed,
+            seats,
+            needed,
+        )
 
 
 _LEAVE_SECONDS = 2

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -156,6 +157,19 @@ class TestStarting:
     def test_what_is_not_there_yet_is_said(self, servers, caplog):
         CliRunner().invoke(app, ["serve", "--set", "images.remote.policy=inline"])
         assert "not yet supported" in caplog.text
+
+    def test_as_many_files_may_be_open_as_the_system_allows_and_too_few_are_told(self, servers, caplog, monkeypatch):
+        taken = []
+        monkeypatch.setattr(serve.resource, "setrlimit", lambda kind, limits: taken.append((kind, limits)))
+        for hard in (4096, 4095):
+            monkeypatch.setattr(serve.resource, "getrlimit", lambda kind, hard=hard: (1024, hard))
+            CliRunner().invoke(app, ["serve", "--set", "server.seats=2048"])
+        assert taken == [(resource.RLIMIT_NOFILE, (hard, hard)) for hard in (4096, 4095)]
+        told = [record.getMessage() for record in caplog.records if "may be open" in record.getMessage()]
+        assert told == [
+            "4095 files may be open at once, and server.seats=2048 can take 4096: raise the limit (ulimit -n) or set "
+            "fewer seats"
+        ]
 
     async def test_a_signal_before_the_start_stops_it(self, servers):
         CliRunner().invoke(app, ["serve"])
