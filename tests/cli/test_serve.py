@@ -165,11 +165,8 @@ class TestStarting:
             monkeypatch.setattr(serve.resource, "getrlimit", lambda kind, hard=hard: (1024, hard))
             CliRunner().invoke(app, ["serve", "--set", "server.seats=2048"])
         assert taken == [(resource.RLIMIT_NOFILE, (hard, hard)) for hard in (4096, 4095)]
-        told = [record.getMessage() for record in caplog.records if "may be open" in record.getMessage()]
-        assert told == [
-            "4095 files may be open at once, and server.seats=2048 can take 4096: raise the limit (ulimit -n) or set "
-            "fewer seats"
-        ]
+        (told,) = [record.getMessage() for record in caplog.records if "may be open" in record.getMessage()]
+        assert told.startswith("4095 files may be open at once, and server.seats=2048 can take 4096: raise the limit")
 
     async def test_a_signal_before_the_start_stops_it(self, servers):
         CliRunner().invoke(app, ["serve"])
