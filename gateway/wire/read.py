@@ -50,7 +50,7 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray | msgs
     except msgspec.DecodeError as error:
         raise GatewayError(
             Code.INVALID_JSON,
-            f"The body is not JSON that can be read: {error}. "
+            f"The body is not JSON that can be read: {'it is empty' if body == b'' else error}. "
             "Send UTF-8 without a byte order mark, without NaN or Infinity and without lone surrogates.",
         ) from error
     except RecursionError as error:

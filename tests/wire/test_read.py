@@ -44,6 +44,13 @@ def test_rendered_bytes(value, expected):
     assert read.rendered_bytes(value) == expected
 
 
+@pytest.mark.parametrize("empty", [b"", bytearray()])
+def test_an_empty_body_is_told_as_such(empty):
+    with pytest.raises(GatewayError, match="it is empty") as refused:
+        read.decode_body(msgspec.json.Decoder(), empty)
+    assert refused.value.code is Code.INVALID_JSON
+
+
 def test_a_value_too_deep_to_be_written_is_refused():
     value = []
     for _ in range(5_000):
