@@ -35,7 +35,7 @@ demo: $(VENV)/.installed ## run the main job: emulator, gateway, photographs, a 
 
 .PHONY: test
 test: lint types imports ## lint, types, imports, then every test that needs no real vLLM, with branch coverage
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --cov --cov-report=term:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
 	$(BIN)/coverage report --include='gateway/domain/*,gateway/wire/*' --skip-covered --fail-under=100
 
 .PHONY: test-real

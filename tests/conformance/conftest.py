@@ -35,10 +35,3 @@ def upstream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     with upstream.gateway(tmp_path_factory.mktemp("gateway")) as running:
         yield running
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One group: processes that share the tests would each start an upstream and its gateways."""
-    for item in items:
-        if "tests/conformance/" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group("conformance"))

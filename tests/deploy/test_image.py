@@ -15,8 +15,7 @@ from gateway.emulator.serve import running_emulator
 from tests.deploy.container_build import Buildah, build_base, build_project, debian_archive
 from tests.support.processes import free_port, wait_until_ready
 
-# One group: processes that share the tests would each build the image.
-pytestmark = [pytest.mark.system("buildah", root=True), pytest.mark.xdist_group("image")]
+pytestmark = pytest.mark.system("buildah", root=True)
 
 PROJECT = pathlib.Path(__file__).parents[2]
 IMAGE = "localhost/vlm-gateway:test"
