@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.options import fail
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import serve
 
@@ -25,22 +26,27 @@ class Profile(StrEnum):
     fast = "fast"
 
 
-MaxModelLen = Annotated[int, typer.Option(help="Context length. Prompt, its image tokens and the answer share it.")]
+MaxModelLen = Annotated[
+    int, typer.Option(help="Context length. Prompt, its image tokens and the answer share it.", min=1)
+]
 NumGpuBlocks = Annotated[
     int,
     typer.Option(
         help="KV cache in blocks; one is kept back. Too few make requests wait and be preempted, and a prompt larger "
-        "than all of them blocks the queue for ever, as in vLLM."
+        "than all of them blocks the queue for ever, as in vLLM.",
+        min=2,
     ),
 ]
 MaxNumBatchedTokens = Annotated[
-    int, typer.Option(help="Prompt tokens and answers worked on in one step; longer prompts are cut into chunks.")
+    int,
+    typer.Option(help="Prompt tokens and answers worked on in one step; longer prompts are cut into chunks.", min=1),
 ]
 MaxNumQueuedReqs = Annotated[
-    int | None, typer.Option(help="vLLM's own load shedding: 503 beyond so many unfinished. Default: no limit.")
+    int | None, typer.Option(help="vLLM's own load shedding: 503 beyond so many unfinished. Default: no limit.", min=1)
 ]
 MaxPixels = Annotated[
-    int | None, typer.Option(help="Largest area an image keeps (`--mm-processor-kwargs`). Default: the family's.")
+    int | None,
+    typer.Option(help="Largest area an image keeps (`--mm-processor-kwargs`). Default: the family's.", min=1),
 ]
 Details = Annotated[bool, typer.Option(help="Report cached and image tokens in usage.")]
 Speed = Annotated[Profile, typer.Option(help="small-gpu: realistic waiting. fast: work takes no time, for load tests.")]
@@ -51,15 +57,15 @@ StepCostFactor = Annotated[
 
 def emulate(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65_535)] = 8000,
     model: Annotated[str, typer.Option(help="Name that /v1/models tells and that requests ask for.")] = "tiny",
     family: Annotated[Family, typer.Option(help="Decides how many tokens an image becomes.")] = Family.qwen2_5_vl,
     max_model_len: MaxModelLen = 32_768,
     num_gpu_blocks: NumGpuBlocks = 8_192,
-    block_size: Annotated[int, typer.Option(help="Tokens in a KV block: 16 on most GPUs, 128 on CPU.")] = 16,
-    max_num_seqs: Annotated[int, typer.Option(help="Answers generated at the same time.")] = 256,
+    block_size: Annotated[int, typer.Option(help="Tokens in a KV block: 16 on most GPUs, 128 on CPU.", min=1)] = 16,
+    max_num_seqs: Annotated[int, typer.Option(help="Answers generated at the same time.", min=1)] = 256,
     max_num_batched_tokens: MaxNumBatchedTokens = 2_048,
-    image_limit: Annotated[int, typer.Option(help="Images in one request, over all its turns.")] = 999,
+    image_limit: Annotated[int, typer.Option(help="Images in one request, over all its turns.", min=0)] = 999,
     max_num_queued_reqs: MaxNumQueuedReqs = None,
     max_pixels: MaxPixels = None,
     prefix_caching: Annotated[bool, typer.Option(help="Share KV blocks between equal prompt beginnings.")] = True,
@@ -94,7 +100,10 @@ def emulate(
         enable_prompt_tokens_details=enable_prompt_tokens_details,
         step_cost=base.step_cost.scaled(step_cost),
     )
-    serve(config, host, port, on_listening=lambda url: _announce(config, url))
+    try:
+        serve(config, host, port, on_listening=lambda url: _announce(config, url))
+    except OSError as error:
+        fail(f"{host}:{port} cannot be listened on: {error.strerror}. Give another --port; 0 picks a free one.", 1)
 
 
 def _announce(config: EmulatorConfig, url: str) -> None:

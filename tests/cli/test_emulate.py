@@ -1,9 +1,11 @@
 """`vlm-gateway emulate`: options become the emulated server's settings."""
 
 import re
+import socket
 
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 from gateway.cli.emulate import Family, emulate
@@ -25,10 +27,14 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     return calls
 
 
-def run(*options: str) -> str:
+def invoke(*options: str) -> Result:
     app = typer.Typer()
     app.command()(emulate)
-    result = CliRunner().invoke(app, options)
+    return CliRunner().invoke(app, options)
+
+
+def run(*options: str) -> str:
+    result = invoke(*options)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -71,6 +77,23 @@ def test_every_option_arrives(served: Served) -> None:
             0,
         )
     ]
+
+
+@pytest.mark.parametrize(
+    "option", ["--num-gpu-blocks=1", "--max-model-len=0", "--block-size=0", "--max-num-seqs=0", "--port=65536"]
+)
+def test_what_no_server_can_have_is_a_wrong_command_line(option: str, served: Served) -> None:
+    result = invoke(option)
+    assert (result.exit_code, served) == (2, [])
+    assert option.partition("=")[0] in result.stderr
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = invoke("--port", str(port))
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use. Give another --port" in result.stderr
 
 
 def test_the_step_cost_is_a_factor(served: Served) -> None:
