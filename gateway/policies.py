@@ -4,6 +4,7 @@ Used by every command that decides as the gateway does: serve, check and estimat
 objects.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from gateway.domain.image import ImageFormat
@@ -110,6 +111,9 @@ def engine_of(settings: Settings) -> Engine:
 def models_of(settings: Settings) -> list[ServedModel]:
     """The models that the settings name. Raises ModelSettingsError that tells of all that cannot be used."""
     models, mistakes = [], []
+    for name, times in Counter(model.name for model in settings.models).items():
+        if times > 1:
+            mistakes.append(f"model {name!r}: is named {times} times; keep one")
     for model in settings.models:
         try:
             models.append(

@@ -141,6 +141,12 @@ def test_all_models_that_cannot_be_used_are_named_at_once():
     assert second.startswith("model 'c': config.json: cannot be read")
 
 
+def test_a_model_that_is_named_twice_is_a_mistake():
+    settings = settings_of("models: [{name: a, family: qwen2_vl}, {name: b}, {name: a, family: qwen3_vl}]")
+    with pytest.raises(ModelSettingsError, match=r"^model 'a': is named 2 times; keep one$"):
+        models_of(settings)
+
+
 def test_models_say_how_their_family_was_found():
     settings = settings_of("models: [{name: a, family: qwen2_vl}, {name: Qwen3-VL-8B}, {name: b}]")
     assert [(model.family.name, model.family_source) for model in models_of(settings)] == [

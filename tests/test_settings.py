@@ -212,6 +212,12 @@ def test_an_upstream_with_the_route_of_the_sdk_is_a_mistake_not_a_server_that_is
     assert mistakes(flags={"upstream.url": f"http://vllm:8000{end}"}) == [told]
 
 
+@pytest.mark.parametrize("end", ["?key=1", "/#part", "/?"])
+def test_an_upstream_with_a_query_is_a_mistake(end):
+    told = "upstream.url (flag): leave out what begins with ? or #: the gateway adds each route to the address itself"
+    assert mistakes(flags={"upstream.url": f"http://vllm:8000{end}"}) == [told]
+
+
 def test_an_upstream_below_a_path_is_none():
     assert load(flags={"upstream.url": "http://proxy/engine-1/"}).settings.upstream.url.path == "/engine-1/"
 
