@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Any
 
 import PIL
-from PIL import Image, ImageFile, features
+from PIL import Image, features
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
@@ -20,6 +20,7 @@ from gateway.imaging.limits import OUTPUT_BOUND, most_output_bytes
 from gateway.imaging.pillow import as_parse_error
 
 _WHITE = (255, 255, 255)
+_BAND_PIXELS = 1 << 20
 _JPEG_QUALITY = 90
 _WORSE_QUALITIES = (75, 50, 25)  # for what would grow out of all proportion: noise, or very low quality before
 _WEBP_MAX_SIDE = 16_383
@@ -85,11 +86,27 @@ def _resize_reason(size: Size, target: Size) -> frozenset[Why]:
     return frozenset({Why.TOO_SMALL if target.pixels > size.pixels else Why.RESIZE})
 
 
-def _flattened(picture: ImageFile.ImageFile) -> Image.Image:
-    """8-bit grey or RGB, over white where it was transparent (vLLM's `convert_image_mode`)."""
-    plain: Image.Image = picture
-    if picture.mode.startswith("I;16"):
-        plain = _high_bytes(picture)
+def _flattened(picture: Image.Image) -> Image.Image:
+    """8-bit grey or RGB, over white where it was transparent (vLLM's `convert_image_mode`).
+
+    Band by band, because Pillow's conversions keep all other threads waiting: a quarter of a second for a large RGBA.
+    """
+    if picture.mode in {"L", "RGB"} and not picture.has_transparency_data:
+        return picture
+    width, height = picture.size
+    rows = max(1, _BAND_PIXELS // width)
+    boxes = [(0, top, width, min(top + rows, height)) for top in range(0, height, rows)]
+    bands = ((box, _flattened_band(picture.crop(box))) for box in boxes)
+    first_box, first = next(bands)
+    canvas = Image.new(first.mode, picture.size, None)  # every pixel comes from a band
+    canvas.paste(first, first_box)
+    for box, band in bands:
+        canvas.paste(band, box)
+    return canvas
+
+
+def _flattened_band(picture: Image.Image) -> Image.Image:
+    plain = _high_bytes(picture) if picture.mode.startswith("I;16") else picture
     if plain.has_transparency_data:
         return _over_white(plain)
     if plain.mode == "1":

@@ -15,6 +15,7 @@ from PIL import Image, ImageCms, ImageOps
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, Why
+from gateway.imaging import render as render_module
 from gateway.imaging.limits import ImageLimits, most_output_bytes
 from gateway.imaging.probe import probe
 from gateway.imaging.render import ENCODER_ID, Rendered, render
@@ -79,6 +80,19 @@ def test_lossless_sources_keep_every_pixel_that_vllm_would_show(file_format, mod
 
     assert out.media_type == "image/webp"
     assert np.array_equal(pixels(opened(out)), pixels(as_vllm_shows(file)))
+
+
+SIXTEEN_BITS = Image.fromarray(np.linspace(0, 65_535, 41 * 31).astype(np.uint16).reshape(31, 41))
+
+
+@pytest.mark.parametrize(("file_format", "mode", "options"), [*LOSSLESS, ("PNG", "I;16", {}), ("TIFF", "I;16", {})])
+def test_flattening_in_bands_changes_no_byte(file_format, mode, options, monkeypatch):
+    source = SIXTEEN_BITS if mode == "I;16" else picture(41, 31, mode=mode)
+    file = encoded(source, file_format, **options)
+    in_one = rendered(file)
+    for band_pixels in (1, 41 * 7):
+        monkeypatch.setattr(render_module, "_BAND_PIXELS", band_pixels)
+        assert rendered(file) == in_one
 
 
 @pytest.mark.parametrize(
