@@ -47,6 +47,8 @@ def _printable(secret: SecretStr) -> SecretStr:
 def _root(url: HttpUrl) -> HttpUrl:
     if (url.path or "").rstrip("/").endswith("/v1"):
         raise ValueError("leave out /v1: the gateway adds each route to the address itself")
+    if url.username is not None or url.password is not None:
+        raise ValueError("leave out what stands before @: a key goes into upstream.api_key, which is shown nowhere")
     if url.query is not None or url.fragment is not None:
         raise ValueError("leave out what begins with ? or #: the gateway adds each route to the address itself")
     return url

@@ -218,6 +218,12 @@ def test_an_upstream_with_a_query_is_a_mistake(end):
     assert mistakes(flags={"upstream.url": f"http://vllm:8000{end}"}) == [told]
 
 
+@pytest.mark.parametrize("login", ["user:secret", "user", ":secret"])
+def test_a_password_in_the_upstream_is_a_mistake_that_repeats_none_of_it(login):
+    told = "upstream.url (flag): leave out what stands before @: a key goes into upstream.api_key, which is shown nowhere"
+    assert mistakes(flags={"upstream.url": f"http://{login}@vllm:8000"}) == [told]
+
+
 def test_an_upstream_below_a_path_is_none():
     assert load(flags={"upstream.url": "http://proxy/engine-1/"}).settings.upstream.url.path == "/engine-1/"
 
