@@ -220,7 +220,9 @@ def test_an_upstream_with_a_query_is_a_mistake(end):
 
 @pytest.mark.parametrize("login", ["user:secret", "user", ":secret"])
 def test_a_password_in_the_upstream_is_a_mistake_that_repeats_none_of_it(login):
-    told = "upstream.url (flag): leave out what stands before @: a key goes into upstream.api_key, which is shown nowhere"
+    told = (
+        "upstream.url (flag): leave out what stands before @: a key goes into upstream.api_key, which is shown nowhere"
+    )
     assert mistakes(flags={"upstream.url": f"http://{login}@vllm:8000"}) == [told]
 
 
