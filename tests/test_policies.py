@@ -17,7 +17,8 @@ from gateway.policies import (
 )
 from gateway.server.body_hold import BodyHold
 from gateway.server.door import Arrival
-from gateway.settings import MIB, load
+from gateway.settings import MIB
+from gateway.settings_sources import load
 
 
 def settings_of(text=""):

@@ -17,7 +17,7 @@ from gateway.cli import app
 from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
-from gateway.settings import load
+from gateway.settings_sources import load
 from tests.support.live_gateway import image, live_gateway
 from tests.support.pictures import encoded, picture
 

@@ -1,6 +1,7 @@
 import pytest
 
-from gateway.settings import Settings, SettingsError, load
+from gateway.settings import Settings
+from gateway.settings_sources import SettingsError, load
 
 
 def mistakes(**sources):

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from gateway.policies import limits_that_do_not_fit
-from gateway.settings import Loaded, SettingsError, load
+from gateway.settings_sources import Loaded, SettingsError, load
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="YAML file with settings; see `vlm-gateway check` for all names.")

@@ -14,7 +14,8 @@ from gateway.emulator.serve import running_emulator
 from gateway.ledger.host_memory import GIB
 from gateway.models.served import ModelTable
 from gateway.policies import models_of
-from gateway.settings import Settings, load
+from gateway.settings import Settings
+from gateway.settings_sources import load
 from gateway.upstream.state import UpstreamModel, UpstreamState
 from tests.support.processes import free_port
 

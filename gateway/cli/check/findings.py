@@ -7,7 +7,8 @@ from typing import Any
 from gateway.models.served import Engine, ModelTable, ServedModel
 from gateway.pipeline.follow import describe_engine
 from gateway.policies import ByteBudgets, PixelLimit, body_limits_of, engine_of, pixel_limits
-from gateway.settings import Loaded, Section, Settings
+from gateway.settings import Section, Settings
+from gateway.settings_sources import Loaded
 from gateway.upstream.state import UpstreamState
 
 LOOK_SECONDS = 5.0

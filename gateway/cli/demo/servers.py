@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 
 from gateway.cli.demo import model
-from gateway.settings import ENVIRONMENT_PREFIX
+from gateway.settings_sources import ENVIRONMENT_PREFIX
 
 CONTEXT_TOKENS = 16_384
 BLOCK_TOKENS = 16
