@@ -75,6 +75,8 @@ def render(state: ServerState) -> bytes:
     for name, (_, text) in HISTOGRAMS.items():
         writer.histogram(f"vllm:{name}", text, state.engine.totals.histograms[name])
     writer.info("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", _cache(state.config))
+    writer.lines.append("# TYPE process_start_time_seconds gauge")
+    writer.lines.append(f"process_start_time_seconds {state.started_at}")
     requests = [
         ({"handler": handler, "method": method, "status": status}, count)
         for (handler, method, status), count in state.http_requests.items()

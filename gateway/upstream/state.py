@@ -48,7 +48,8 @@ class UpstreamState:
 
     `models`, `version` and `report` are the last that were seen, also while the server is away; `models` is the same
     object as long as the list does not change. `is_loading` until it
-    has answered for the first time: vLLM opens its port only when the model is loaded.
+    has answered for the first time: vLLM opens its port only when the model is loaded. `starts` counts how often the
+    server was seen to have started anew, `newest_start` is when it last did by its own clock.
     """
 
     is_up: bool = False
@@ -60,6 +61,8 @@ class UpstreamState:
     changed_at_seconds: float | None = None
     misses: int = 0
     trouble: str | None = "not looked at yet"
+    starts: int = 0
+    newest_start: int | None = None
 
     @property
     def is_loading(self) -> bool:
@@ -88,7 +91,30 @@ def next_state(state: UpstreamState, seen: Observation, now_seconds: float) -> U
         changed_at_seconds=now_seconds if is_up != state.is_up else state.changed_at_seconds,
         misses=misses,
         trouble=seen.trouble,
+        starts=state.starts + _has_started(state, seen),
+        newest_start=_newest_start(state, seen.report),
     )
+
+
+def _has_started(state: UpstreamState, seen: Observation) -> bool:
+    """Whether the server is another than at the last report: its own clock says so, or else its counters, or else that
+    it was away. A balancer may show several servers in turn, so only a start later than all others is one.
+    """
+    report, before = seen.report, state.report
+    if report is None:
+        return False
+    if before is None:
+        return state.misses > 0
+    if report.started_at is not None and state.newest_start is not None:
+        return report.started_at > state.newest_start
+    if report.generated_tokens is not None and before.generated_tokens is not None:
+        return report.generated_tokens < before.generated_tokens
+    return not state.is_up
+
+
+def _newest_start(state: UpstreamState, report: EngineReport | None) -> int | None:
+    known = [start for start in (state.newest_start, report and report.started_at) if start is not None]
+    return max(known, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ _WAITING = ("vllm:num_requests_waiting",)
 _KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 _PREEMPTIONS = ("vllm:num_preemptions_total", "vllm:num_preemptions")
 _CONFIG = ("vllm:cache_config_info",)
-_WANTED = frozenset(_RUNNING + _WAITING + _KV_USAGE + _PREEMPTIONS + _CONFIG)
+_GENERATED = ("vllm:generation_tokens_total", "vllm:generation_tokens")
+_STARTED = ("process_start_time_seconds",)
+_WANTED = frozenset(_RUNNING + _WAITING + _KV_USAGE + _PREEMPTIONS + _CONFIG + _GENERATED + _STARTED)
 # Beyond what any number of engines needs: the parser takes 10 us a line.
 _MOST_LINES = 4096
 _LONGEST_LINE = 16_384
@@ -30,7 +32,8 @@ class EngineReport:
 
     `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` summed,
     `smallest_engine_blocks` those of the engine that has the fewest, `block_size` in tokens, `engines` that reported.
-    A server without a KV cache (pooling models) has no blocks.
+    A server without a KV cache (pooling models) has no blocks. `generated_tokens` since the start, which was at
+    `started_at` (seconds since 1970; vLLM with several API processes does not tell it).
     """
 
     running: int | None = None
@@ -42,6 +45,8 @@ class EngineReport:
     block_size: int | None = None
     enable_prefix_caching: bool | None = None
     engines: int = 0
+    generated_tokens: int | None = None
+    started_at: int | None = None
 
 
 def parse_metrics(text: str) -> EngineReport:
@@ -61,6 +66,8 @@ def parse_metrics(text: str) -> EngineReport:
         block_size=_number(labels[0].get("block_size")) if labels else None,
         enable_prefix_caching=_flag(labels[0].get("enable_prefix_caching")) if labels else None,
         engines=len(_by_engine(samples, _RUNNING)),
+        generated_tokens=_sum(samples, _GENERATED),
+        started_at=_sum(samples, _STARTED),
     )
 
 

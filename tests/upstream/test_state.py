@@ -38,6 +38,7 @@ def test_an_answer_brings_it_up_with_all_that_it_told() -> None:
         changed_at_seconds=2.0,
         misses=0,
         trouble=None,
+        starts=1,
     )
 
 
@@ -79,3 +80,28 @@ def test_the_pace_follows_work_and_misses(
     looks: list[Observation], *, is_busy: bool, chance: float, seconds: float
 ) -> None:
     assert PollPace().wait_seconds(after(*looks), is_busy=is_busy, chance=chance) == pytest.approx(seconds)
+
+
+def reports(**numbers: int) -> Observation:
+    return Observation(Health.OK, report=EngineReport(**numbers))
+
+
+@pytest.mark.parametrize(
+    ("looks", "starts"),
+    [
+        ((UP, UP), 0),
+        ((REFUSING, UP), 1),  # it came while it was waited for
+        ((UP, REFUSING, UP), 1),
+        ((UP, SILENT, UP), 0),
+        ((reports(started_at=100), reports(started_at=100)), 0),
+        ((reports(started_at=100), reports(started_at=101)), 1),
+        ((reports(started_at=100), REFUSING, reports(started_at=100)), 0),  # only the way to it was broken
+        ((reports(started_at=100), Observation(Health.OK), reports(started_at=200)), 1),
+        ((reports(generated_tokens=9), reports(generated_tokens=0)), 1),
+        ((reports(generated_tokens=9), REFUSING, reports(generated_tokens=9)), 0),
+        # A balancer with two servers behind it.
+        ((reports(started_at=100), *[reports(started_at=200), reports(started_at=100)] * 5), 1),
+    ],
+)
+def test_a_new_start_is_told_from_a_broken_way(looks: tuple[Observation, ...], starts: int) -> None:
+    assert after(*looks).starts == starts

@@ -21,6 +21,8 @@ def test_the_text_of_vllm_0_32():
         block_size=128,
         enable_prefix_caching=True,
         engines=1,
+        generated_tokens=32,
+        started_at=1_796_004_166,
     )
 
 
