@@ -3,13 +3,22 @@
 Decided on lower bounds against limits that do not move, so whatever may fit is let through.
 """
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
-from gateway.domain.cost import EngineLimits, ImageCost, RequestCost, ceil_div
+from gateway.domain.cost import EngineLimits, RequestCost, ceil_div
 from gateway.domain.errors import Code, GatewayError
-from gateway.domain.geometry import Size
 from gateway.domain.outcome import Reason
+from gateway.domain.quantities import Resource
+from gateway.domain.remedies import CONTEXT, Remedies, Shortage, save_prompt_tokens, within_encoder
 from gateway.domain.vision.base import VisionFamily
+
+
+class Misfit(NamedTuple):
+    """Why a request can never be served: the 400 that says so, what is short, and what would help."""
+
+    error: GatewayError
+    shortage: Shortage
+    remedies: Remedies
 
 
 def refuse_what_never_fits(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None = None) -> None:
@@ -19,79 +28,98 @@ def refuse_what_never_fits(cost: RequestCost, limits: EngineLimits, family: Visi
     the size that would fit. A `max_tokens` beyond the context is no reason: vLLM cuts it down, or says so itself.
     Raises GatewayError: context_length_exceeded, request_exceeds_budget.
     """
+    misfit = find_misfit(cost, limits, family)
+    if misfit is not None:
+        raise misfit.error
+
+
+def find_misfit(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None = None) -> Misfit | None:
+    """As `refuse_what_never_fits`, without raising; None for what may fit."""
     if not cost.needs_engine:
-        return
+        return None
     least_tokens = cost.least_tokens
     if limits.max_model_len is not None and least_tokens > limits.max_model_len:
-        raise _beyond_context(cost, limits.max_model_len, family)
-    if cost.images:
-        _refuse_encoder(cost, limits, family)
+        return _beyond_context(cost, limits.max_model_len, family)
+    budget = limits.encoder_budget_tokens
+    if budget is not None and cost.images and cost.largest_image_encoder_tokens > budget:
+        return _beyond_encoder(cost, budget, family)
     # One group only: where there are more, all but one may keep no more than a window of the prompt.
     pool_tokens = limits.kv_pool_tokens
     if pool_tokens is not None and least_tokens > pool_tokens:
-        raise _beyond_pool(cost, limits, pool_tokens, family)
+        return _beyond_pool(cost, limits, pool_tokens, family)
     if cost.output_tokens and cost.answers > 1:
-        _refuse_answers(cost, limits)
+        return _too_many_answers(cost, limits)
+    return None
 
 
-def _beyond_context(cost: RequestCost, max_model_len: int, family: VisionFamily | None) -> GatewayError:
-    return GatewayError(
+def _beyond_context(cost: RequestCost, max_model_len: int, family: VisionFamily | None) -> Misfit:
+    remedies = save_prompt_tokens(cost, cost.least_tokens - max_model_len, family)
+    error = GatewayError(
         Code.CONTEXT_LENGTH_EXCEEDED,
         f"This model's maximum context length is {max_model_len} tokens. {_describe_need(cost)} "
-        f"{_what_would_help(cost, max_model_len, family)}",
+        f"{_what_would_help(cost, remedies)}",
         param=cost.prompt_param,
+    )
+    return Misfit(
+        error, Shortage(CONTEXT, cost.least_tokens, max_model_len, max_model_len, cost.prompt_param), remedies
     )
 
 
-def _refuse_encoder(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None) -> None:
-    budget = limits.encoder_budget_tokens
-    if budget is None or cost.largest_image_encoder_tokens <= budget:
-        return
+def _beyond_encoder(cost: RequestCost, budget: int, family: VisionFamily | None) -> Misfit:
     image = max(cost.images, key=lambda image: image.encoder_tokens)
-    fit = family.shrink(image.size, budget) if family else None
-    raise GatewayError(
+    remedies = within_encoder(cost, budget, family)
+    fit = dict(remedies.sizes).get(image.param)
+    error = GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,
         f"The image of {image.size} pixels costs {image.encoder_tokens} encoder tokens, and the engine can encode at "
         f"most {budget} at once. Send a smaller image{f', at most {fit} pixels' if fit else ''}.",
         param=image.param,
         reason=Reason.NEVER_FITS_ENCODER,
     )
+    shortage = Shortage(Resource.ENCODER_TOKENS.label, image.encoder_tokens, budget, budget, image.param)
+    return Misfit(error, shortage, remedies)
 
 
-def _beyond_pool(
-    cost: RequestCost, limits: EngineLimits, pool_tokens: int, family: VisionFamily | None
-) -> GatewayError:
-    blocks = ceil_div(cost.least_tokens, limits.kv_block_tokens)
-    return GatewayError(
+def _beyond_pool(cost: RequestCost, limits: EngineLimits, pool_tokens: int, family: VisionFamily | None) -> Misfit:
+    blocks, most = ceil_div(cost.least_tokens, limits.kv_block_tokens), pool_tokens // limits.kv_block_tokens
+    remedies = save_prompt_tokens(cost, cost.least_tokens - pool_tokens, family)
+    error = GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,
-        f"The request needs at least {blocks} KV blocks and the engine has {limits.largest_kv_blocks} in all, which "
-        f"hold {pool_tokens} tokens. {_describe_need(cost)} {_what_would_help(cost, pool_tokens, family)}",
+        f"The request needs at least {blocks} KV blocks and the engine has {most} in all, which "
+        f"hold {pool_tokens} tokens. {_describe_need(cost)} {_what_would_help(cost, remedies)}",
         param=cost.prompt_param,
         reason=Reason.NEVER_FITS_KV,
     )
+    return Misfit(error, Shortage(Resource.KV_BLOCKS.label, blocks, most, most, cost.prompt_param), remedies)
 
 
-def _refuse_answers(cost: RequestCost, limits: EngineLimits) -> None:
+def _too_many_answers(cost: RequestCost, limits: EngineLimits) -> Misfit | None:
     """Prompts without an answer are worked off in turn; answers of one request grow side by side."""
     asked = f"The request asks for {cost.answers} answers{_of_prompts(cost)}"
     param = "n" if cost.answers > cost.prompts else "prompt"
     if limits.sequences is not None and cost.answers > limits.sequences:
-        raise GatewayError(
+        error = GatewayError(
             Code.REQUEST_EXCEEDS_BUDGET,
             f"{asked}, and at most {limits.sequences} are generated at the same time (budget.sequences). "
             "Ask for fewer at once.",
             param=param,
             reason=Reason.NEVER_FITS_SEQUENCES,
         )
+        most = limits.sequences
+        shortage = Shortage(Resource.SEQUENCES.label, cost.answers, most, most, param)
+        return Misfit(error, shortage, Remedies(n=most // cost.prompts or None))
     blocks = _least_kv_blocks(cost, limits)
-    if limits.kv_blocks is not None and blocks > limits.kv_blocks:
-        raise GatewayError(
-            Code.REQUEST_EXCEEDS_BUDGET,
-            f"{asked}, which need at least {blocks} KV blocks, and the engine has {limits.kv_blocks} in all. "
-            "Ask for fewer at once.",
-            param=param,
-            reason=Reason.NEVER_FITS_KV,
-        )
+    if limits.kv_blocks is None or blocks <= limits.kv_blocks:
+        return None
+    error = GatewayError(
+        Code.REQUEST_EXCEEDS_BUDGET,
+        f"{asked}, which need at least {blocks} KV blocks, and the engine has {limits.kv_blocks} in all. "
+        "Ask for fewer at once.",
+        param=param,
+        reason=Reason.NEVER_FITS_KV,
+    )
+    shortage = Shortage(Resource.KV_BLOCKS.label, blocks, limits.kv_blocks, limits.kv_blocks, param)
+    return Misfit(error, shortage, Remedies())
 
 
 def _least_kv_blocks(cost: RequestCost, limits: EngineLimits) -> int:
@@ -113,33 +141,17 @@ def _describe_need(cost: RequestCost) -> str:
     return f"Your request needs at least {cost.least_tokens} tokens{each}{images}, room for an answer included."
 
 
-def _what_would_help(cost: RequestCost, limit_tokens: int, family: VisionFamily | None) -> str:
-    excess = cost.least_tokens - limit_tokens
-    if excess > cost.visual_tokens:
-        return f"Shorten the text by at least {excess - cost.visual_tokens} tokens{_and_drop_images(cost)}."
-    dropped, last_param = _oldest_images_worth(cost.images, excess)
-    help_text = f"Leave out at least the {dropped} oldest of its {len(cost.images)} image(s) (up to {last_param})"
-    fit = _size_that_fits_all(cost, limit_tokens, family) if family else None
+def _what_would_help(cost: RequestCost, remedies: Remedies) -> str:
+    if remedies.text_tokens:
+        return f"Shorten the text by at least {remedies.text_tokens} tokens{_and_drop_images(cost)}."
+    images = len(cost.images)
+    help_text = (
+        f"Leave out at least the {remedies.oldest_images} oldest of its {images} image(s) (up to {remedies.last_param})"
+    )
+    largest = max(cost.images, key=lambda image: image.prompt_tokens)
+    fit = dict(remedies.sizes).get(largest.param)
     return f"{help_text}{f', or send none larger than {fit} pixels' if fit else ''}."
 
 
 def _and_drop_images(cost: RequestCost) -> str:
     return " and leave out all images, for example by dropping the oldest turns" if cost.images else ""
-
-
-def _oldest_images_worth(images: Sequence[ImageCost], tokens: int) -> tuple[int, str]:
-    """How many of the first images cost `tokens` or more, and where the last of these stands."""
-    dropped = 0
-    while tokens > 0:
-        tokens -= images[dropped].prompt_tokens
-        dropped += 1
-    return dropped, images[dropped - 1].param
-
-
-def _size_that_fits_all(cost: RequestCost, limit_tokens: int, family: VisionFamily) -> Size | None:
-    """The largest image's size at which all images, were they no dearer than it, fit together."""
-    largest = max(cost.images, key=lambda image: image.prompt_tokens)
-    room = limit_tokens - (cost.least_tokens - cost.visual_tokens)
-    markers = family.tokens(largest.size).markers
-    share = room // len(cost.images) - markers
-    return family.shrink(largest.size, share) if share > 0 else None
