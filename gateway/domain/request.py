@@ -6,6 +6,8 @@ Pictures never enter these values, only spans into the body that came.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gateway.domain.priority import Priority
+
 
 class Span(NamedTuple):
     """Half-open range of byte offsets into the body as it came."""
@@ -54,7 +56,7 @@ class VisionRequest(NamedTuple):
     prompt tokens given as ids over all prompts, `extra_text_bytes` text outside messages that the template renders or
     the engine reads (tools, tool choice, response format, plain prompts); of these, `uncertain_extra_bytes` may also
     be left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1 to what the context holds, None not at
-    all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's front end answers alone.
+    all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's front end answers alone. `priority` is what the body asks for.
     """
 
     model: str | None
@@ -69,6 +71,7 @@ class VisionRequest(NamedTuple):
     truncate_prompt_tokens: int | None = None
     wants_output: bool = True
     needs_engine: bool = True
+    priority: Priority | None = None
     messages: tuple[MessageOutline, ...] = ()
     images: tuple[ImageRef, ...] = ()
 

@@ -46,6 +46,7 @@ class _Body(msgspec.Struct):
     max_tokens: Any = None
     max_completion_tokens: Any = None
     n: Any = None
+    priority: Any = None
     use_beam_search: Any = None
     mm_processor_kwargs: Any = None
     media_io_kwargs: Any = None
@@ -94,6 +95,7 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
         extra_text_bytes=extra_text_bytes,
         uncertain_extra_bytes=extra_text_bytes,
         truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
+        priority=read.priority(parsed.priority),
         messages=outlines,
         images=tuple(images.found),
     )

@@ -24,6 +24,7 @@ class _Body(msgspec.Struct):
     stream_options: read.StreamOptions | None = None
     max_tokens: Any = None
     n: Any = None
+    priority: Any = None
     truncate_prompt_tokens: Any = None
     use_beam_search: Any = None
     kv_transfer_params: dict[str, msgspec.Raw] | None = None
@@ -56,6 +57,7 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
         prompt_token_ids=prompts.token_ids,
         extra_text_bytes=prompts.text_bytes,
         truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
+        priority=read.priority(parsed.priority),
     )
 
 

@@ -24,6 +24,7 @@ class _Body(msgspec.Struct):
     messages: Any = None
     model: Any = None
     truncate_prompt_tokens: Any = None
+    priority: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -47,6 +48,7 @@ def parse_embeddings(body: bytes | bytearray) -> VisionRequest:
         extra_text_bytes=prompts.text_bytes,
         truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
         wants_output=False,
+        priority=read.priority(parsed.priority),
     )
 
 

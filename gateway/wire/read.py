@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
 
 T = TypeVar("T")
 
 # A value no JSON text can have: tells "key absent" from `null` without a union, which msgspec forbids for Raw.
 ABSENT = msgspec.Raw(b"")
 
-_LARGEST = 2**63 - 1
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 MOST_SEQUENCES = 16_384
 """vLLM's own limit of `n` (VLLM_MAX_N_SEQUENCES); here it also bounds `n` times the prompts."""
 _INSIDE_CONTENT = re.compile(r"messages\[\d+\]\.content\[")
@@ -91,6 +92,14 @@ def answers(value: Any, prompts: int = 1) -> int:
 def truncation(value: Any) -> int | None:
     """`truncate_prompt_tokens`: the tokens that vLLM leaves of each prompt, -1 as many as fit, None all of them."""
     return integer(value, "truncate_prompt_tokens", minimum=-1)
+
+
+def priority(value: Any) -> Priority | None:
+    """The `priority` of vLLM, whose lowest number is served first; None where the field is null or absent."""
+    number = integer(value, "priority", minimum=_SMALLEST)
+    if number is None:
+        return None
+    return Priority.DEFAULT if number == 0 else Priority.INTERACTIVE if number < 0 else Priority.BATCH
 
 
 def boolean(value: Any, name: str) -> bool:

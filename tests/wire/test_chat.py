@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
 from gateway.domain.request import ImageRef, MessageOutline, Span
 from gateway.wire.chat import parse_chat
 from gateway.wire.data_url import read_data_url
@@ -155,6 +156,13 @@ def test_only_what_every_template_prints_is_certain():
 @pytest.mark.parametrize(("sent", "expected"), [(None, None), (1000, 1000), (0, 0), (-1, -1)])
 def test_truncation(sent, expected):
     assert parse_chat(encode(user("a"), truncate_prompt_tokens=sent)).truncate_prompt_tokens == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"), [({}, None), ({"priority": -3}, Priority.INTERACTIVE), ({"priority": 0}, Priority.DEFAULT)]
+)
+def test_what_the_body_says_of_its_priority(fields, expected):
+    assert parse_chat(encode(user("a"), **fields)).priority is expected
 
 
 def test_text_outside_the_messages_counts_as_it_was_sent():

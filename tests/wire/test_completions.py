@@ -3,6 +3,7 @@ import json
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
 from gateway.wire.completions import parse_completions
 
 
@@ -34,6 +35,11 @@ def test_empty_embeddings_beside_a_prompt_pass():
 def test_truncation():
     assert parse(prompt="a", truncate_prompt_tokens=-1).truncate_prompt_tokens == -1
     assert parse(prompt="a").truncate_prompt_tokens is None
+
+
+def test_priority():
+    assert parse(prompt="a", priority=1).priority is Priority.BATCH
+    assert parse(prompt="a").priority is None
 
 
 def test_as_many_prompts_as_vllm_takes():

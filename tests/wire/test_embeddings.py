@@ -3,6 +3,7 @@ import json
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
 from gateway.wire.embeddings import parse_embeddings
 
 MESSAGE = {"role": "user", "content": "hi"}
@@ -51,6 +52,11 @@ def test_as_many_inputs_as_sequences_of_any_request():
     with pytest.raises(GatewayError, match="16385 prompts, and at most 16384") as refused:
         parse(input=[[1]] * 16_385)
     assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "input")
+
+
+def test_priority():
+    assert parse(input="a", priority=-1).priority is Priority.INTERACTIVE
+    assert parse(input="a").priority is None
 
 
 def test_truncation():

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
 from gateway.wire import read
 
 
@@ -16,6 +17,28 @@ def test_anything_else_is_refused_as_a_number(value):
         read.integer(value, "max_tokens", minimum=1)
     assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "max_tokens")
     assert "at least 1" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        (-1, Priority.INTERACTIVE),
+        (-(2**63), Priority.INTERACTIVE),
+        (0, Priority.DEFAULT),
+        (0.0, Priority.DEFAULT),
+        (7, Priority.BATCH),
+    ],
+)
+def test_of_vllms_priorities_the_lowest_number_is_the_most_urgent(value, expected):
+    assert read.priority(value) is expected
+
+
+@pytest.mark.parametrize("value", ["critical", "-1", True, 0.5, 2**63, -(2**63) - 1])
+def test_a_priority_that_is_no_whole_number_is_refused(value):
+    with pytest.raises(GatewayError) as refused:
+        read.priority(value)
+    assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, "priority")
 
 
 @pytest.mark.parametrize(("value", "expected"), [(None, False), (True, True), (False, False)])
