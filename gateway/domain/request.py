@@ -51,17 +51,20 @@ class MessageOutline(NamedTuple):
 class VisionRequest(NamedTuple):
     """What admission needs of any request that makes the engine work.
 
-    `max_tokens` is the client's bound on the answer (None: the whole remainder of the context); `n` answers per
-    prompt, `prompts` prompts (more than one only for completions and embeddings), `prompt_token_ids` the number of
-    prompt tokens given as ids over all prompts, `extra_text_bytes` text outside messages that the template renders or
-    the engine reads (tools, tool choice, response format, plain prompts); of these, `uncertain_extra_bytes` may also
-    be left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1 to what the context holds, None not at
-    all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's front end answers alone. `priority` is what the body asks for.
+    `include_usage` says that the client asked for usage at the end of its stream, `has_stream_options` that the body
+    has the key under which it would. `max_tokens` is the client's bound on the answer (None: the whole remainder of the
+    context); `n` answers per prompt, `prompts` prompts (more than one only for completions and embeddings),
+    `prompt_token_ids` the number of prompt tokens given as ids over all prompts, `extra_text_bytes` text outside
+    messages that the template renders or the engine reads (tools, tool choice, response format, plain prompts); of
+    these, `uncertain_extra_bytes` may also be left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1
+    to what the context holds, None not at all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's
+    front end answers alone. `priority` is what the body asks for.
     """
 
     model: str | None
     stream: bool = False
     include_usage: bool = False
+    has_stream_options: bool = False
     max_tokens: int | None = None
     n: int = 1
     prompts: int = 1

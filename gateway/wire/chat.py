@@ -42,7 +42,7 @@ class _Body(msgspec.Struct):
     messages: list[_Message]
     model: Any = None
     stream: Any = None
-    stream_options: read.StreamOptions | None = None
+    stream_options: read.StreamOptions | msgspec.UnsetType | None = msgspec.UNSET
     max_tokens: Any = None
     max_completion_tokens: Any = None
     n: Any = None
@@ -90,6 +90,7 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
         model=read.string(parsed.model, "model"),
         stream=read.boolean(parsed.stream, "stream"),
         include_usage=read.include_usage(parsed.stream_options),
+        has_stream_options=parsed.stream_options is not msgspec.UNSET,
         max_tokens=_max_tokens(parsed),
         n=read.answers(parsed.n),
         extra_text_bytes=extra_text_bytes,

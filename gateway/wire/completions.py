@@ -21,7 +21,7 @@ class _Body(msgspec.Struct):
     prompt_embeds: Any = None
     model: Any = None
     stream: Any = None
-    stream_options: read.StreamOptions | None = None
+    stream_options: read.StreamOptions | msgspec.UnsetType | None = msgspec.UNSET
     max_tokens: Any = None
     n: Any = None
     priority: Any = None
@@ -51,6 +51,7 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
         model=read.string(parsed.model, "model"),
         stream=read.boolean(parsed.stream, "stream"),
         include_usage=read.include_usage(parsed.stream_options),
+        has_stream_options=parsed.stream_options is not msgspec.UNSET,
         max_tokens=_DEFAULT_MAX_TOKENS if max_tokens is None else max(max_tokens, 1),
         n=read.answers(parsed.n, prompts.prompts),
         prompts=prompts.prompts,

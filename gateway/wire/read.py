@@ -115,8 +115,8 @@ class StreamOptions(msgspec.Struct, gc=False):
     include_usage: Any = None
 
 
-def include_usage(options: StreamOptions | None) -> bool:
-    return options is not None and boolean(options.include_usage, "stream_options.include_usage")
+def include_usage(options: StreamOptions | msgspec.UnsetType | None) -> bool:
+    return isinstance(options, StreamOptions) and boolean(options.include_usage, "stream_options.include_usage")
 
 
 def string(value: Any, name: str) -> str | None:
