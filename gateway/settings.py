@@ -25,6 +25,9 @@ MIB = 1 << 20
 
 def _printable(secret: SecretStr) -> SecretStr:
     value = secret.get_secret_value()
+from gateway.domain.learning import ReservationRule
+from gateway.domain.priority import Priority
+from gateway.domain.tenancy import DEFAULT_CLASS
     if not value or any(not "!" <= character <= "~" for character in value):
         raise ValueError("must be printable ASCII without blanks, and not empty")
     return secret
@@ -85,6 +88,9 @@ class RemoteSettings(Section):
 
     Until it is, only `policy` has an effect: `inline` makes the start say so. All others are read and do nothing.
     """
+    inject_usage: Annotated[
+        bool, Field(description="ask for the usage of streams; the client gets that event only where it asked itself")
+    ] = True
 
     policy: Literal["refuse", "inline"] = "refuse"
     timeout_seconds: PositiveFloat = 5.0
@@ -176,3 +182,4 @@ class Settings(Section):
     queue: QueueSettings = QueueSettings()
     models: tuple[ModelSettings, ...] = ()
     log: LogSettings = LogSettings()
+    output_reservation: ReservationRule = ReservationRule.QUANTILE

@@ -33,7 +33,8 @@ def test_flag_beats_environment_beats_file():
 
 def test_every_mistake_is_named_with_its_source_at_once():
     lines = mistakes(
-        file_text="images: {maxbytes: 5, verify: sometimes}\nnonsense: {a: 1}\nmodels: [{family: x}]",
+        file_text="images: {maxbytes: 5, verify: sometimes}\nnonsense: {a: 1}\nmodels: [{family: x}]\n"
+        "output_reservation: most",
         file_name="g.yaml",
         environment={"GATEWAY_SERVER__PORT": "many"},
         flags={"queue.lenght": "1"},
@@ -43,6 +44,7 @@ def test_every_mistake_is_named_with_its_source_at_once():
         "images.maxbytes (file g.yaml): there is no such setting",
         "images.verify (file g.yaml): Input should be 'full' or 'header'",
         "nonsense (file g.yaml): there is no such setting",
+        "output_reservation (file g.yaml): Input should be 'quantile', 'max' or 'none'",
         "models.0.name (file g.yaml): Field required",
         "server.port (environment)",
         "queue.lenght (flag): there is no such setting",

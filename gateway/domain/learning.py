@@ -6,10 +6,23 @@ capacity may only make it wait. Observing is left to the rooms that see answers 
 
 from bisect import bisect_left, insort
 from collections import deque
+from enum import StrEnum
 
 from gateway.domain.cost import LARGEST_TOKEN_BYTES, template_tokens, text_bounds
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
+
+
+class ReservationRule(StrEnum):
+    """How much of an answer is reserved when it begins; what it takes beyond that is charged as it grows.
+
+    QUANTILE: what three quarters of this model's answers do not exceed, so that the pool is shared closely. MAX: the
+    most that it may have, so that none outgrows its place, and few get one. NONE: one token.
+    """
+
+    QUANTILE = "quantile"
+    MAX = "max"
+    NONE = "none"
 
 
 class OutputReservation:
@@ -45,12 +58,25 @@ class OutputReservation:
             return self._PRIOR_TOKENS
         return self._sorted[-(-3 * samples // 4) - 1]
 
-    def tokens(self, request: VisionRequest, prompt_tokens: int, max_model_len: int | None) -> int:
-        """Tokens to reserve for each answer to a prompt of `prompt_tokens`; 0 where nothing is generated."""
+    def tokens(
+        self,
+        request: VisionRequest,
+        prompt_tokens: int,
+        max_model_len: int | None,
+        rule: ReservationRule = ReservationRule.QUANTILE,
+    ) -> int:
+        """Tokens to reserve for each answer to a prompt of `prompt_tokens`; 0 where nothing is generated.
+
+        Where nothing bounds the answer, MAX has no number and reserves as QUANTILE does.
+        """
         if not request.wants_output:
             return 0
+        if rule is ReservationRule.NONE:
+            return 1
         most = most_output_tokens(request, prompt_tokens, max_model_len)
-        return max(1, self.typical_tokens if most is None else min(self.typical_tokens, most))
+        if most is None:
+            return max(1, self.typical_tokens)
+        return max(1, most if rule is ReservationRule.MAX else min(self.typical_tokens, most))
 
 
 def most_output_tokens(request: VisionRequest, prompt_tokens: int, max_model_len: int | None) -> int | None:

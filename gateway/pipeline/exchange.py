@@ -7,6 +7,7 @@ from typing import Protocol
 from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, ImagePlan
+from gateway.domain.learning import ReservationRule
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
 from gateway.domain.trim import TrimPolicy
@@ -36,6 +37,8 @@ class Policies:
     queue_wait_seconds: float
     whole_answer_seconds: float
     overload_status: int | None = None
+    output_reservation: ReservationRule = ReservationRule.QUANTILE
+    asks_for_usage: bool = True
 
 
 class Looker(Protocol):

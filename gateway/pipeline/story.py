@@ -92,7 +92,9 @@ def cost_of(
         plan.plans,
         image_tokens,
         text=text,
-        output_tokens=model.output.tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
+        output_tokens=model.output.tokens(
+            request, prompt_tokens // request.prompts, limits.max_model_len, rules.policies.output_reservation
+        ),
         limits=limits,
         body_bytes=exchange.body_bytes,
     )

@@ -10,6 +10,7 @@ from gateway.domain.learning import (
     LearnedLimit,
     OutputReservation,
     PreprocessRate,
+    ReservationRule,
     SequenceCeiling,
     TextRatio,
     most_output_tokens,
@@ -57,8 +58,25 @@ class TestOutputReservation:
     def test_at_least_one_even_when_the_prompt_may_be_too_long(self):
         assert OutputReservation().tokens(OPEN_ENDED, 5_000, 4_096) == 1
 
-    def test_nothing_where_nothing_is_generated(self):
-        assert OutputReservation().tokens(VisionRequest("m", wants_output=False), 4, 4_096) == 0
+    @pytest.mark.parametrize("rule", ReservationRule)
+    def test_nothing_where_nothing_is_generated(self, rule):
+        assert OutputReservation().tokens(VisionRequest("m", wants_output=False), 4, 4_096, rule) == 0
+
+    @pytest.mark.parametrize(
+        ("max_tokens", "max_model_len", "most"),
+        [(None, 32_768, 32_668), (4_000, 32_768, 4_000), (4_000, None, 4_000), (16, 110, 10), (16, 50, 1)],
+    )
+    def test_the_most_that_an_answer_may_have_where_that_is_the_rule(self, max_tokens, max_model_len, most):
+        request = VisionRequest("m", max_tokens=max_tokens)
+        assert OutputReservation().tokens(request, 100, max_model_len, ReservationRule.MAX) == most
+
+    def test_the_prior_where_the_most_is_the_rule_and_nobody_knows_it(self):
+        assert OutputReservation().tokens(OPEN_ENDED, 100, None, ReservationRule.MAX) == 512
+
+    @pytest.mark.parametrize("max_tokens", [None, 1, 4_000])
+    def test_one_token_where_nothing_is_reserved(self, max_tokens):
+        request = VisionRequest("m", max_tokens=max_tokens)
+        assert OutputReservation().tokens(request, 100, 32_768, ReservationRule.NONE) == 1
 
 
 class TestMostOutputTokens:

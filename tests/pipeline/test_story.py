@@ -182,3 +182,29 @@ async def test_a_large_url_with_line_breaks_is_read_beside_the_loop_and_sent_wit
         assert (await gateway.chat(image(broken))).status_code == 200
         assert json.loads(posts(upstream)[0].body)["messages"][0]["content"] == [image(data_url(file))]
     assert threads[0] is not threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer_blocks"),
+    [
+        ({}, {"quantile": 32, "max": 2_048, "none": 1}),
+        ({"max_tokens": 64}, {"quantile": 4, "max": 4, "none": 1}),
+    ],
+    ids=["up to the context", "up to 64"],
+)
+@pytest.mark.parametrize("rule", ["quantile", "max", "none"])
+async def test_an_answer_reserves_what_the_rule_says(rule, fields, answer_blocks):
+    """The prompt is of one block, each answer has one more than it fills, and a block has 16 tokens."""
+    held = []
+
+    async def look(visit):
+        held.append(gateway.held()['{resource="kv_blocks"}'])
+        await answer_chat(visit)
+
+    async with (
+        model_server(look) as upstream,
+        live_gateway(upstream.base_url, output_reservation=rule, budget={"kv_blocks": 9_000}) as gateway,
+    ):
+        await gateway.until_up()
+        await gateway.chat("Hm?", **fields)
+    assert held == [1 + answer_blocks[rule] + 1]
