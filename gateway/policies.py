@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
+from gateway.domain.priority import Priority
 from gateway.domain.resize import Fit, Preset, ResizePolicy
+from gateway.domain.tenancy import DEFAULT_CLASS, Tenancy, Tenant
 from gateway.domain.trim import TrimMode, TrimPolicy
 from gateway.imaging.limits import ImageLimits, bytes_for_pixels
 from gateway.imaging.pillow import DECODABLE
@@ -18,7 +20,7 @@ from gateway.models.configure import ModelSettingsError, configured_model
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Policies
 from gateway.server.receive import BodyLimits
-from gateway.settings import BudgetSettings, ImageSettings, Settings
+from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSettings
 
 DECODE_BYTES = "budget.decode_bytes"
 _CACHE_SHARE = 20  # all image caches together get a twentieth of the memory limit
@@ -126,6 +128,23 @@ def models_of(settings: Settings) -> list[ServedModel]:
     if mistakes:
         raise ModelSettingsError("\n".join(mistakes))
     return models
+
+
+def tenancy_of(settings: Settings) -> Tenancy:
+    """Who is who by the hash of a key; the tenant named `default` is everyone else."""
+    by_digest = {}
+    stranger = Tenant()
+    for each in settings.tenants:
+        tenant = _tenant(each)
+        if each.name == DEFAULT_CLASS:
+            stranger = tenant
+        by_digest.update(dict.fromkeys(map(bytes.fromhex, each.key_sha256), tenant))
+    return Tenancy(by_digest, stranger)
+
+
+def _tenant(each: TenantSettings) -> Tenant:
+    usual, most_urgent = Priority[each.priority.upper()], Priority[each.most_urgent.upper()]
+    return Tenant(each.name, each.name, each.weight, usual, most_urgent)
 
 
 def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:

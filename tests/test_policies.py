@@ -1,8 +1,11 @@
 import asyncio
+from hashlib import sha256
 
 import pytest
 
 from gateway.domain.image import ImageFormat
+from gateway.domain.priority import Priority
+from gateway.domain.tenancy import Tenant
 from gateway.ledger.byte_budget import ByteBudget
 from gateway.domain.learning import ReservationRule
 from gateway.domain.priority import Priority
@@ -17,6 +20,7 @@ from gateway.policies import (
     models_of,
     pixel_limits,
     policies_of,
+    tenancy_of,
 )
 from gateway.server.body_hold import BodyHold
 from gateway.server.door import Arrival
@@ -166,3 +170,20 @@ def test_formats_that_cannot_be_decoded_here_have_no_limit():
     settings = settings_of("images: {formats: [heic]}")
     assert pixel_limits(settings.images, budgets_of(settings)) == []
     assert ImageFormat.HEIC in settings.images.formats
+
+
+def test_tenants_are_found_by_the_hashes_of_their_keys():
+    text = f"""
+    tenants:
+      - {{name: gold, key_sha256: [{sha256(b"one").hexdigest()}], weight: 3, most_urgent: critical}}
+      - {{name: default, priority: batch}}
+    """
+    tenancy = tenancy_of(settings_of(text))
+    assert tenancy.tenant_of(b"one", 0.0) == Tenant("gold", "gold", 3.0, Priority.DEFAULT, Priority.CRITICAL)
+    assert tenancy.tenant_of(b"two", 0.0) == Tenant("default", "default", 1.0, Priority.BATCH, Priority.INTERACTIVE)
+
+
+def test_without_tenants_everyone_is_his_own():
+    tenancy = tenancy_of(settings_of())
+    assert tenancy.tenant_of(b"", 0.0) == Tenant()
+    assert tenancy.tenant_of(b"one", 0.0) != tenancy.tenant_of(b"two", 0.0)

@@ -236,3 +236,60 @@ def test_an_upstream_below_a_path_is_none():
 def test_settings_cannot_be_changed_after_the_check():
     with pytest.raises(ValueError, match="frozen"):
         Settings().server.port = 1
+
+
+class TestTenants:
+    ONE, OTHER = "ab" * 32, "cd" * 32
+
+    def test_their_defaults(self):
+        (tenant,) = load(file_text=f"tenants: [{{name: gold, key_sha256: [{self.ONE.upper()}]}}]").settings.tenants
+        assert (tenant.key_sha256, tenant.weight) == ((self.ONE,), 1.0)
+        assert (tenant.priority, tenant.most_urgent) == ("default", "interactive")
+
+    def test_all_their_mistakes_are_named_at_once_and_no_key_is_shown(self):
+        secret = "sk-a-key-where-its-hash-should-be"
+        text = f"""
+        tenants:
+          - {{name: gold, key_sha256: [{self.ONE}, {self.ONE.upper()}], weight: 0}}
+          - {{name: gold, key_sha256: [{secret}], priority: critical}}
+          - {{name: slow, key_sha256: [{self.ONE}], most_urgent: batch, weights: 2}}
+          - {{name: keyless, priority: soon}}
+          - {{name: default, key_sha256: [{self.OTHER}], weight: .nan}}
+          - nobody
+          - {{name: [], key_sha256: [5], priority: []}}
+        """
+        lines = mistakes(file_text=text, file_name="g.yaml")
+        assert secret not in "\n".join(lines)
+        where = " (file g.yaml): "
+        no_digest = "must be 64 hex digits: the SHA-256 of a key, as `printf %s KEY | sha256sum` prints it"
+        assert [line for line in lines if "key_sha256" in line] == [
+            f"tenants.0.key_sha256.1{where}is there twice; a key belongs to one tenant",
+            f"tenants.2.key_sha256.0{where}is there twice; a key belongs to one tenant",
+            f"tenants.3.key_sha256{where}all but the tenant `default` need a key, and that one has none",
+            f"tenants.4.key_sha256{where}all but the tenant `default` need a key, and that one has none",
+            f"tenants.1.key_sha256.0{where}{no_digest}",
+            f"tenants.6.key_sha256.0{where}Input should be a valid string",
+        ]
+        assert {line.partition(where)[0]: line.partition(where)[2] for line in lines if "key_sha256" not in line} == {
+            "tenants.1.name": "another tenant has this name",
+            "tenants.1.priority": "critical is more urgent than most_urgent allows, which is interactive",
+            "tenants.2.priority": "default is more urgent than most_urgent allows, which is batch",
+            "tenants.0.weight": "Input should be greater than or equal to 0.001",
+            "tenants.2.weights": "there is no such setting",
+            "tenants.3.priority": "Input should be 'critical', 'interactive', 'default' or 'batch'",
+            "tenants.4.weight": "Input should be less than or equal to 1000",
+            "tenants.5": "must hold names and values, such as {name: value}",
+            "tenants.6.name": "Input should be a valid string",
+            "tenants.6.priority": "Input should be 'critical', 'interactive', 'default' or 'batch'",
+        }
+
+    def test_sixteen_can_be_told_apart_and_the_others(self):
+        tenants = [{"name": f"t{number}", "key_sha256": [f"{number:064x}"]} for number in range(17)]
+        others = {"name": "default", "weight": 0.5}
+        assert len(Settings.model_validate({"tenants": [*tenants[:16], others]}).tenants) == 17
+        (line,) = mistakes(environment={"GATEWAY_TENANTS": str(tenants)})
+        assert line.startswith("tenants (environment): at most 16 can be told apart besides `default`")
+
+    @pytest.mark.parametrize("value", ["gold", "{name: gold}", "5"])
+    def test_what_is_no_list_is_told_so(self, value):
+        assert mistakes(environment={"GATEWAY_TENANTS": value})[0].endswith("must be a list, such as [one, another]")
