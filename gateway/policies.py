@@ -97,10 +97,10 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         queue_wait_seconds=settings.queue.wait_seconds,
         whole_answer_seconds=settings.upstream.total_timeout_seconds,
         overload_status=settings.server.overload_status,
-    )
-
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage,
+    )
+
 
 def engine_of(settings: Settings) -> Engine:
     """The engine as far as the settings tell; the upstream tells the rest."""

@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from gateway.domain.image import ImageFormat
+from gateway.domain.learning import ReservationRule
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 
@@ -35,9 +36,6 @@ PriorityWord = Literal["critical", "interactive", "default", "batch"]
 
 def _printable(secret: SecretStr) -> SecretStr:
     value = secret.get_secret_value()
-from gateway.domain.learning import ReservationRule
-from gateway.domain.priority import Priority
-from gateway.domain.tenancy import DEFAULT_CLASS
     if not value or any(not "!" <= character <= "~" for character in value):
         raise ValueError("must be printable ASCII without blanks, and not empty")
     return secret
@@ -90,6 +88,9 @@ class UpstreamSettings(Section):
     first_byte_timeout_seconds: PositiveFloat = 120.0
     gap_timeout_seconds: PositiveFloat = 120.0
     total_timeout_seconds: PositiveFloat = 600.0
+    inject_usage: Annotated[
+        bool, Field(description="ask for the usage of streams; the client gets that event only where it asked itself")
+    ] = True
     poll_seconds: PositiveFloat = 1.0
 
 
@@ -98,9 +99,6 @@ class RemoteSettings(Section):
 
     Until it is, only `policy` has an effect: `inline` makes the start say so. All others are read and do nothing.
     """
-    inject_usage: Annotated[
-        bool, Field(description="ask for the usage of streams; the client gets that event only where it asked itself")
-    ] = True
 
     policy: Literal["refuse", "inline"] = "refuse"
     timeout_seconds: PositiveFloat = 5.0
@@ -258,7 +256,7 @@ class Settings(Section):
     history: HistorySettings = HistorySettings()
     budget: BudgetSettings = BudgetSettings()
     queue: QueueSettings = QueueSettings()
+    output_reservation: ReservationRule = ReservationRule.QUANTILE
     models: tuple[ModelSettings, ...] = ()
     tenants: Annotated[tuple[TenantSettings, ...], WrapValidator(_all_mistakes)] = ()
     log: LogSettings = LogSettings()
-    output_reservation: ReservationRule = ReservationRule.QUANTILE

@@ -4,12 +4,10 @@ from hashlib import sha256
 import pytest
 
 from gateway.domain.image import ImageFormat
-from gateway.domain.priority import Priority
-from gateway.domain.tenancy import Tenant
-from gateway.ledger.byte_budget import ByteBudget
 from gateway.domain.learning import ReservationRule
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import Tenant
+from gateway.ledger.byte_budget import ByteBudget
 from gateway.ledger.host_memory import GIB
 from gateway.models.configure import ModelSettingsError
 from gateway.policies import (
@@ -69,9 +67,9 @@ def test_policies_carry_what_the_operator_wants():
         "output_reservation: none\nupstream: {inject_usage: false}"
     )
     policies = policies_of(settings, budgets_of(settings))
+    assert (policies.output_reservation, policies.asks_for_usage) == (ReservationRule.NONE, False)
     assert policies.resize.preset == "ocr"
     assert (policies.trim.mode, policies.trim.keep, policies.max_images_per_turn) == ("always", 3, 2)
-    assert (policies.output_reservation, policies.asks_for_usage) == (ReservationRule.NONE, False)
     assert engine_of(settings).image_limit.value == 9
     assert policies_of(settings_of("resize: {preset: 'off'}"), budgets_of(settings)).resize.preset is None
 
