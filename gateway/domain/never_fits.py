@@ -21,20 +21,12 @@ class Misfit(NamedTuple):
     remedies: Remedies
 
 
-def refuse_what_never_fits(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None = None) -> None:
-    """Raise the 400 of a request that this engine could not serve even when idle.
-
-    Decided on lower bounds against the static limits, so what may fit is let through; `family` lets the message name
-    the size that would fit. A `max_tokens` beyond the context is no reason: vLLM cuts it down, or says so itself.
-    Raises GatewayError: context_length_exceeded, request_exceeds_budget.
-    """
-    misfit = find_misfit(cost, limits, family)
-    if misfit is not None:
-        raise misfit.error
-
-
 def find_misfit(cost: RequestCost, limits: EngineLimits, family: VisionFamily | None = None) -> Misfit | None:
-    """As `refuse_what_never_fits`, without raising; None for what may fit."""
+    """Why this engine could not serve the request even when idle; None for what may fit.
+
+    Decided on lower bounds against the static limits; `family` lets the advice name the sizes that would fit. A
+    `max_tokens` beyond the context is no reason: vLLM cuts it down, or says so itself.
+    """
     if not cost.needs_engine:
         return None
     least_tokens = cost.least_tokens

@@ -42,8 +42,15 @@ def configured_model(
         vision = family_for(known, config)
     except (UnknownFamilyError, ProcessorConfigError, ModelFilesError) as error:
         raise ModelSettingsError(f"model {name!r}: {error}") from error
-    kv_groups = files.text.kv_groups if files else None
-    return ServedModel(name, vision, source, exact_text=_exact_text(name, folder), kv_groups=kv_groups)
+    return ServedModel(
+        name,
+        vision,
+        source,
+        exact_text=_exact_text(name, folder),
+        kv_groups=files.text.kv_groups if files else None,
+        kv_bytes_per_token=files.text.kv_bytes_per_token if files else None,
+        embedding_bytes=files.embedding_bytes if files else None,
+    )
 
 
 def _exact_text(name: str, folder: str | None) -> ExactText | None:

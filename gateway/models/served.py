@@ -32,8 +32,9 @@ class FamilySource(StrEnum):
 class ServedModel:
     """One served name, and what said which family it is of.
 
-    `max_model_len` is the context in tokens as the upstream lists it, None until it does. `kv_groups` counts the groups
-    of layers that need KV blocks of their own, as far as a model folder tells.
+    `max_model_len` is the context in tokens as the upstream lists it, None until it does. As far as a model folder
+    tells, `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of
+    one rank, and `embedding_bytes` one embedding of the vision encoder.
     """
 
     name: str
@@ -42,6 +43,8 @@ class ServedModel:
     exact_text: ExactText | None = None
     max_model_len: int | None = None
     kv_groups: int | None = None
+    kv_bytes_per_token: int | None = None
+    embedding_bytes: int | None = None
     ratio: TextRatio = field(default_factory=TextRatio)
     output: OutputReservation = field(default_factory=OutputReservation)
     speed: AnswerSpeed = field(default_factory=AnswerSpeed)

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Sequence
 
 from gateway.domain.cost import RequestCost, estimate, spare_served
 from gateway.domain.errors import Code, GatewayError
-from gateway.domain.never_fits import refuse_what_never_fits
+from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
 from gateway.domain.queue import Ticket
@@ -40,7 +40,9 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     request = await read_request(exchange)
     plan, cost = await price(parts, exchange, request)
-    refuse_for_good(exchange, cost)
+    misfit = misfit_of(exchange, cost)
+    if misfit is not None:
+        raise misfit.error
     if request.needs_engine:
         if plan.sources and parts.policies.verifies_all:
             plan, cost = await spare_known_images(parts, exchange, plan, cost)
@@ -55,7 +57,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
 async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
     """Steps 3 to 5: what would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400.
 
-    Needs no engine, as does what goes before and `refuse_for_good`: so `vlm-gateway estimate` runs them too.
+    Needs no engine, as does what goes before and `misfit_of`: so `vlm-gateway estimate` runs them too.
     """
     model = exchange.model = rules.models.served(request.model)
     text = await count_text(exchange, request, model)
@@ -67,12 +69,12 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
     return plan, cost
 
 
-def refuse_for_good(exchange: Exchange, cost: RequestCost) -> None:
-    """The end of step 5. Raises GatewayError 400 for what this engine could not serve even when idle."""
+def misfit_of(exchange: Exchange, cost: RequestCost) -> Misfit | None:
+    """The end of step 5: why this engine could not serve the request even when idle, if it could not."""
     model, limits = exchange.model, exchange.limits
     assert model is not None and limits is not None, "it has a price"  # noqa: PT018
     certain = _without_images(cost) if model.is_assumed and cost.images else cost
-    refuse_what_never_fits(certain, limits, model.family)
+    return find_misfit(certain, limits, model.family)
 
 
 def _without_images(cost: RequestCost) -> RequestCost:

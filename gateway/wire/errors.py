@@ -59,10 +59,11 @@ def error_headers(error: GatewayError, body: bytes, jitter: float) -> list[tuple
         (b"content-length", b"%d" % len(body)),
         (b"x-gateway-reason", error.reason.value.encode()),
     ]
-    return headers + _retry_headers(error, jitter)
+    return headers + retry_headers(error, jitter)
 
 
-def _retry_headers(error: GatewayError, jitter: float) -> list[tuple[bytes, bytes]]:
+def retry_headers(error: GatewayError, jitter: float) -> list[tuple[bytes, bytes]]:
+    """Those that say when to come back, or that it is of no use."""
     if error.status == 400:
         return [(b"x-should-retry", b"false")]
     if _is_overload(error) and not error.is_promise:

@@ -5,7 +5,7 @@ import pytest
 from gateway.domain.cost import EngineLimits, estimate
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
-from gateway.domain.never_fits import refuse_what_never_fits
+from gateway.domain.never_fits import find_misfit
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
@@ -13,15 +13,19 @@ from tests.support.costs import FAMILY, cost_of
 
 
 def refusal(cost, limits, family=None) -> GatewayError:
-    with pytest.raises(GatewayError) as caught:
-        refuse_what_never_fits(cost, limits, family)
-    return caught.value
+    misfit = find_misfit(cost, limits, family)
+    assert misfit is not None
+    return misfit.error
+
+
+def assert_fits(cost, limits, family=None):
+    assert find_misfit(cost, limits, family) is None
 
 
 class TestNeverFits:
     def test_a_prompt_that_leaves_room_for_one_token_fits(self):
         limits = EngineLimits(max_model_len=100, kv_blocks=7)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(99), output_tokens=512), limits)
+        assert_fits(cost_of(text=Bounds.exact(99), output_tokens=512), limits)
 
     def test_context_without_images(self):
         error = refusal(cost_of(text=Bounds.exact(100)), EngineLimits(max_model_len=100))
@@ -37,7 +41,7 @@ class TestNeverFits:
         )
 
     def test_a_prompt_without_answer_may_fill_the_context(self):
-        refuse_what_never_fits(cost_of(text=Bounds.exact(100), output_tokens=0), EngineLimits(max_model_len=100))
+        assert_fits(cost_of(text=Bounds.exact(100), output_tokens=0), EngineLimits(max_model_len=100))
 
     def test_context_with_images_says_which_to_leave_out_and_what_size_would_fit(self):
         cost = cost_of(Size(500, 500), Size(500, 500), Size(900, 900), text=Bounds.exact(10))
@@ -50,7 +54,7 @@ class TestNeverFits:
 
     def test_following_the_advice_on_sizes_helps(self):
         cost = cost_of(Size(500, 500), Size(500, 500), Size(500, 500), text=Bounds.exact(10))
-        refuse_what_never_fits(cost, EngineLimits(max_model_len=100), FAMILY)
+        assert_fits(cost, EngineLimits(max_model_len=100), FAMILY)
 
     def test_no_size_is_named_where_none_would_do_or_no_family_is_known(self):
         cost = cost_of(*[Size(300, 300)] * 20)
@@ -65,7 +69,7 @@ class TestNeverFits:
 
     def test_only_the_lower_bound_decides(self):
         cost = cost_of(text=Bounds(99, 5_000, 90_000))
-        refuse_what_never_fits(cost, EngineLimits(max_model_len=100, kv_blocks=7))
+        assert_fits(cost, EngineLimits(max_model_len=100, kv_blocks=7))
 
     def test_one_image_over_the_encoder_budget(self):
         limits = EngineLimits(encoder_budget_tokens=50)
@@ -79,11 +83,11 @@ class TestNeverFits:
         assert refusal(cost_of(Size(800, 800)), limits).message.endswith("Send a smaller image.")
 
     def test_many_images_within_the_encoder_budget_each(self):
-        refuse_what_never_fits(cost_of(*[Size(700, 700)] * 30), EngineLimits(encoder_budget_tokens=50))
+        assert_fits(cost_of(*[Size(700, 700)] * 30), EngineLimits(encoder_budget_tokens=50))
 
     def test_more_than_the_pool(self):
         limits = EngineLimits(max_model_len=1_000, kv_blocks=10)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(159)), limits)
+        assert_fits(cost_of(text=Bounds.exact(159)), limits)
         error = refusal(cost_of(text=Bounds.exact(160)), limits)
         assert (error.code, error.reason) == (Code.REQUEST_EXCEEDS_BUDGET, Reason.NEVER_FITS_KV)
         assert error.message.startswith(
@@ -93,25 +97,25 @@ class TestNeverFits:
     def test_groups_of_unknown_layout_are_no_reason_to_refuse(self):
         limits = EngineLimits(kv_blocks=10, kv_groups=7)
         assert cost_of(text=Bounds.exact(159), limits=limits).amounts.kv_blocks > 10
-        refuse_what_never_fits(cost_of(text=Bounds.exact(159), limits=limits), limits)
+        assert_fits(cost_of(text=Bounds.exact(159), limits=limits), limits)
 
     def test_several_prompts_are_judged_by_their_mean(self):
         request = VisionRequest("m", prompts=4, prompt_token_ids=404)
         cost = estimate(request, (), (), text=Bounds.exact(0), output_tokens=8, limits=EngineLimits())
-        refuse_what_never_fits(cost, EngineLimits(max_model_len=102))
+        assert_fits(cost, EngineLimits(max_model_len=102))
         error = refusal(cost, EngineLimits(max_model_len=101))
         assert "at least 102 tokens in the longest of its 4 prompts" in error.message
 
     def test_unknown_limits_refuse_nothing(self):
-        refuse_what_never_fits(cost_of(*[Size(9_000, 9_000)] * 50, text=Bounds.exact(10**9)), EngineLimits())
+        assert_fits(cost_of(*[Size(9_000, 9_000)] * 50, text=Bounds.exact(10**9)), EngineLimits())
 
     def test_what_needs_no_engine_is_never_too_large_for_it(self):
         limits = EngineLimits(max_model_len=100, kv_blocks=1)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(10**6), needs_engine=False), limits)
+        assert_fits(cost_of(text=Bounds.exact(10**6), needs_engine=False), limits)
 
     def test_of_several_engines_the_smallest_decides(self):
         limits = EngineLimits(kv_blocks=30, kv_blocks_of_one=10)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(159)), limits)
+        assert_fits(cost_of(text=Bounds.exact(159)), limits)
         error = refusal(cost_of(text=Bounds.exact(160)), limits)
         assert error.reason is Reason.NEVER_FITS_KV
         assert "the engine has 10 in all, which hold 160 tokens" in error.message
@@ -122,7 +126,7 @@ class TestNeverFits:
         limits = EngineLimits(max_model_len=2_048, kv_blocks=1_000)
         text = Bounds(50_000, 100_000, 200_000)
         cost = cost_of(text=text, limits=limits, truncate_prompt_tokens=truncate)
-        refuse_what_never_fits(cost, limits)
+        assert_fits(cost, limits)
         refusal(cost_of(text=text, limits=limits), limits)
 
 
@@ -131,7 +135,7 @@ class TestAnswers:
 
     def test_as_many_as_the_pool_has_blocks_for(self):
         limits = EngineLimits(kv_blocks=100)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(47), n=98), limits)
+        assert_fits(cost_of(text=Bounds.exact(47), n=98), limits)
         error = refusal(cost_of(text=Bounds.exact(47), n=99), limits)
         assert (error.code, error.reason, error.param) == (Code.REQUEST_EXCEEDS_BUDGET, Reason.NEVER_FITS_KV, "n")
         assert error.message == (
@@ -141,21 +145,21 @@ class TestAnswers:
 
     def test_without_prefix_caching_each_holds_the_whole_prompt(self):
         limits = EngineLimits(kv_blocks=100, prefix_caching=False)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(47), n=33), limits)
+        assert_fits(cost_of(text=Bounds.exact(47), n=33), limits)
         assert "at least 102 KV blocks" in refusal(cost_of(text=Bounds.exact(47), n=34), limits).message
 
     def test_prompts_that_may_begin_alike(self):
         limits = EngineLimits(kv_blocks=102)
-        refuse_what_never_fits(cost_of(text=Bounds.exact(3_200), prompts=100), limits)
+        assert_fits(cost_of(text=Bounds.exact(3_200), prompts=100), limits)
         error = refusal(cost_of(text=Bounds.exact(3_200), prompts=100, n=2), limits)
         assert "200 answers to 100 prompts, which need at least 202 KV blocks" in error.message
         assert refusal(cost_of(text=Bounds.exact(101), prompts=103), limits).param == "prompt"
 
     def test_of_several_engines_all_take_part(self):
-        refuse_what_never_fits(cost_of(n=90), EngineLimits(kv_blocks=100, kv_blocks_of_one=50))
+        assert_fits(cost_of(n=90), EngineLimits(kv_blocks=100, kv_blocks_of_one=50))
 
     def test_more_than_the_operator_lets_be_generated_at_once(self):
-        refuse_what_never_fits(cost_of(n=32), EngineLimits(sequences=32))
+        assert_fits(cost_of(n=32), EngineLimits(sequences=32))
         error = refusal(cost_of(n=33), EngineLimits(sequences=32))
         assert (error.code, error.reason) == (Code.REQUEST_EXCEEDS_BUDGET, Reason.NEVER_FITS_SEQUENCES)
         assert error.message == (
@@ -165,4 +169,4 @@ class TestAnswers:
 
     def test_prompts_without_answers_are_worked_off_in_turn(self):
         cost = cost_of(text=Bounds.exact(50_000), prompts=2_000, output_tokens=0)
-        refuse_what_never_fits(cost, EngineLimits(kv_blocks=100, sequences=32))
+        assert_fits(cost, EngineLimits(kv_blocks=100, sequences=32))

@@ -1,6 +1,5 @@
 """`vlm-gateway estimate`: what the gateway would do with a request, without a server. Its parts are beside it."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from gateway.cli.estimate.tables import print_estimate
 from gateway.cli.options import Assignments, ConfigFile, fail, read_settings
 from gateway.models.configure import ModelSettingsError
 from gateway.models.processor_config import ModelFilesError
+from gateway.wire.report import encode_report
 
 
 def estimate(
@@ -56,6 +56,6 @@ def estimate(
         fail(f"The models cannot be read:\n{mistakes}")
     print_estimate(found)
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
-    if found.refusal is not None:
+        typer.echo(encode_report(found))
+    if found.verdict.error is not None:
         raise typer.Exit(1)

@@ -1,103 +1,163 @@
-"""How `estimate` prints what it found."""
+"""How `estimate` prints what it found, or what a gateway's preflight answered."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.estimate.estimation import Estimate, ImageLine, Priced
 from gateway.cli.options import wide_console
-from gateway.domain.cost import MemoryView
-from gateway.domain.quantities import Bounds
-from gateway.wire.errors import error_body
+from gateway.domain.cost import EngineLimits
+from gateway.domain.preflight import Outlook
+from gateway.models.served import FamilySource
+from gateway.wire.report import (
+    BoundsReport,
+    ErrorReport,
+    EstimateReport,
+    ImageReport,
+    MemoryReport,
+    Report,
+    VerdictReport,
+)
 
 _UNKNOWN = "-"
 
 
-def print_estimate(found: Estimate) -> None:
+def print_estimate(found: Report) -> None:
     """Images, cost, verdict."""
     console = wide_console()
-    if found.priced is not None:
-        _print_priced(console, found.priced)
+    if found.estimate is not None:
+        _print_priced(console, found.estimate)
     _print_verdict(console, found)
 
 
-def _print_priced(console: Console, priced: Priced) -> None:
-    model, limits = priced.model, priced.limits
+def _print_priced(console: Console, priced: EstimateReport) -> None:
+    model = priced.model
     context = "context unknown, not enforced: give --max-model-len"
-    if limits.max_model_len is not None:
-        context = f"context {limits.max_model_len:,} tokens"
-    line = f"Model {model.name}: family {model.family.name} ({model.family_source}), {context}"
+    if model.max_model_len is not None:
+        context = f"context {model.max_model_len:,} tokens"
+    line = f"Model {model.name}: family {model.family} ({model.family_source}), {context}"
     console.print(line, markup=False, soft_wrap=True)
     if priced.images:
         console.print(_images_table(priced.images))
     console.print(_cost_table(priced))
 
 
-def _images_table(images: tuple[ImageLine, ...]) -> Table:
+def _images_table(images: list[ImageReport]) -> Table:
     table = _table("Images", "where", "format", "size", "KiB", "action", "why", "sent as", "model sees", "tokens")
     for image in images:
         tokens = _UNKNOWN if image.tokens is None else f"{image.tokens_before:,} -> {image.tokens:,}"
         kib = _UNKNOWN if image.file_bytes is None else f"{image.file_bytes / 1024:,.0f}"
         sizes = (image.sent_size or _UNKNOWN, image.model_size or _UNKNOWN)
-        row = (image.format or _UNKNOWN, image.size or _UNKNOWN, kib, str(image.action), image.why, *sizes, tokens)
+        row = (image.format or _UNKNOWN, image.size or _UNKNOWN, kib, image.action, image.why, *sizes, tokens)
         table.add_row(Text(image.param), *row)
     return table
 
 
-def _cost_table(priced: Priced) -> Table:
-    cost, limits, amounts = priced.cost, priced.limits, priced.cost.amounts
+def _cost_table(priced: EstimateReport) -> Table:
+    tokens, amounts, memory = priced.tokens, priced.amounts, priced.memory
     table = _table("Cost", "what", "how much", "share")
     pool = "of a pool not told: give --set budget.kv_blocks=N"
-    if limits.kv_blocks is not None:
-        pool = f"{amounts.kv_blocks / limits.kv_blocks:.1%} of {limits.kv_blocks:,} blocks"
+    if priced.kv_blocks_pool is not None:
+        pool = f"{amounts.kv_blocks / priced.kv_blocks_pool:.1%} of {priced.kv_blocks_pool:,} blocks"
     rows = (
-        ("text tokens", _bounds(cost.text_tokens), ""),
-        ("visual tokens", f"{cost.visual_tokens:,}", ""),
-        ("prompt tokens", _bounds(cost.prompt_tokens), ""),
-        ("output tokens reserved", f"{cost.output_tokens * cost.answers:,}", ""),
-        (f"KV blocks of {limits.kv_block_tokens} tokens", f"{amounts.kv_blocks:,}", pool),
+        ("text tokens", _bounds(tokens.text), ""),
+        ("visual tokens", f"{tokens.visual:,}", ""),
+        ("prompt tokens", _bounds(tokens.prompt), ""),
+        ("output tokens reserved", f"{tokens.output_reserved:,}", ""),
+        (f"KV blocks of {priced.kv_block_tokens} tokens", f"{amounts.kv_blocks:,}", pool),
         ("sequences", f"{amounts.sequences:,}", ""),
         ("encoder tokens", f"{amounts.encoder_tokens:,}", ""),
         ("pixels to preprocess", f"{amounts.preprocess_pixels:,}", ""),
-        ("KV cache", *_memory(priced.kv, "unknown: give --model-folder or --kv-bytes-per-token", "the pool")),
-        ("encoder output", *_memory(priced.encoder, "unknown: give --model-folder", "the encoder budget")),
-        ("host, body and largest decode", *_memory(priced.host, "", "this machine's limit")),
+        ("KV cache", *_memory(memory.kv, "unknown: give --model-folder or --kv-bytes-per-token", "the pool")),
+        ("encoder output", *_memory(memory.encoder, "unknown: give --model-folder", "the encoder budget")),
+        ("host, body and largest decode", *_memory(memory.host, "", "this machine's limit")),
     )
     for row in rows:
         table.add_row(*row)
     return table
 
 
-def _bounds(tokens: Bounds) -> str:
+def _bounds(tokens: BoundsReport) -> str:
     if tokens.lower == tokens.upper:
         return f"{tokens.expected:,} (exact)"
     return f"about {tokens.expected:,} ({tokens.lower:,} to {tokens.upper:,})"
 
 
-def _memory(view: MemoryView | None, otherwise: str, whole: str) -> tuple[str, str]:
+def _memory(view: MemoryReport | None, otherwise: str, whole: str) -> tuple[str, str]:
     if view is None:
         return otherwise, ""
     return f"{view.mebibytes:,.1f} MiB", "" if view.share is None else f"{view.share:.1%} of {whole}"
 
 
-def _print_verdict(console: Console, found: Estimate) -> None:
-    error, priced = found.refusal, found.priced
-    if error is None:
-        console.print("Verdict: admit. As soon as the engine has this much free.", soft_wrap=True)
+def _print_verdict(console: Console, found: Report) -> None:
+    verdict, priced = found.verdict, found.estimate
+    if verdict.error is None:
+        console.print(_prospect(verdict), soft_wrap=True)
         if priced is not None and _needs_all(priced):
             console.print("It takes more than may be reserved beside others, so it waits until nothing else runs.")
-        if priced is not None and priced.model.is_assumed:
+        if priced is not None and priced.model.family_source == FamilySource.ASSUMED:
             console.print("The family is assumed, so nothing is refused for its size; name it in models.")
+    else:
+        _print_error(console, verdict.error)
+    for line in _what_would_help(verdict):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _prospect(verdict: VerdictReport) -> str:
+    if verdict.verdict is Outlook.ADMITTED:
+        return "Verdict: admitted. As soon as the engine has this much free."
+    wait = "nobody knows yet how long"
+    if verdict.expected_wait_seconds is not None:
+        wait = f"about {verdict.expected_wait_seconds:.1f} s"
+    return (
+        f"Verdict: waiting, {wait}, with {verdict.ahead} others before it. "
+        f"It is refused after {verdict.longest_wait_seconds:g} s."
+    )
+
+
+def _print_error(console: Console, error: ErrorReport) -> None:
+    verdict = "refused"
+    if error.status == HTTPStatus.BAD_REQUEST:
+        verdict = "never fits" if error.reason.startswith("never_fits") else "bad request"
+    where = f" at {error.param}" if error.param else ""
+    line = f"Verdict: {verdict}. The client gets {error.status} ({error.reason}, {error.code}{where}):"
+    console.print(line, markup=False, soft_wrap=True)
+    console.print(error.message, markup=False, soft_wrap=True)
+    come_back = error.headers.get("retry-after-ms")
+    if come_back is not None:
+        console.print(f"It is told to come back after {int(come_back) / 1000:.1f} s.")
+
+
+def _what_would_help(verdict: VerdictReport) -> Iterator[str]:
+    short, fits = verdict.culprit, verdict.fits_with
+    if short is not None:
+        where = f" for {short.param}" if short.param else ""
+        yield (
+            f"Short: {short.resource}{where}: {short.needed:,} needed, {short.available:,} there, "
+            f"{short.deficit:,} too few."
+        )
+    if fits is None:
         return
-    verdict = "never fits" if found.verdict == "never_fits" else "bad request"
-    console.print(f"Verdict: {verdict}. The client gets {error.status} ({error.reason}):", soft_wrap=True)
-    console.print(error_body(error).decode(), markup=False, soft_wrap=True)
+    if fits.resize:
+        yield "It fits with " + ", ".join(f"{image.param} at {image.size}" for image in fits.resize) + "."
+    if fits.leave_out is not None:
+        turns = f", which end with turn {fits.leave_out.turns}" if fits.leave_out.turns else ""
+        text = f" and {fits.shorten_text_tokens:,} tokens of text" if fits.shorten_text_tokens else ""
+        yield f"It fits without the {fits.leave_out.images} oldest images (up to {fits.leave_out.up_to}){turns}{text}."
+    elif fits.shorten_text_tokens:
+        yield f"It fits without {fits.shorten_text_tokens:,} tokens of its text."
+    if fits.max_tokens is not None:
+        yield f"It fits with max_tokens {fits.max_tokens:,}."
+    if fits.n is not None:
+        yield f"It fits with n {fits.n}."
 
 
-def _needs_all(priced: Priced) -> bool:
-    capacity = priced.limits.admission_kv_blocks
-    return capacity is not None and priced.cost.amounts.kv_blocks > capacity
+def _needs_all(priced: EstimateReport) -> bool:
+    capacity = EngineLimits(kv_blocks=priced.kv_blocks_pool).admission_kv_blocks
+    return capacity is not None and priced.amounts.kv_blocks > capacity
 
 
 def _table(title: str, *columns: str) -> Table:
