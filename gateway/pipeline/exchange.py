@@ -8,8 +8,10 @@ from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, ImagePlan
 from gateway.domain.learning import ReservationRule
+from gateway.domain.priority import Priority
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
+from gateway.domain.tenancy import Tenant
 from gateway.domain.trim import TrimPolicy
 from gateway.imaging.limits import ImageLimits
 from gateway.imaging.workers import ImageWorkers
@@ -83,6 +85,7 @@ class Parts:
 
 
 _NOWHERE = Route(Kind.UNKNOWN, "")
+_ANYONE = Tenant()
 
 
 def _held_by_nobody(byte_count: int) -> None:
@@ -95,6 +98,8 @@ class Exchange:
 
     Times are of `Parts.clock`, in seconds; `received` is when the last byte of the body came. `body` is dropped as soon
     as the upstream's response head is there; `hold_beside` counts bytes that are made of it and kept as long.
+    `asked_priority` is the header's; `priority` what the request gets for that, or for what its body asks, once read.
+    `deadline` is the client's own.
     """
 
     request_id: str
@@ -107,6 +112,10 @@ class Exchange:
     client_request_id: str | None = None
     resize_preset: str | None = None
     is_return: bool = False
+    tenant: Tenant = _ANYONE
+    asked_priority: Priority | None = None
+    priority: Priority = Priority.DEFAULT
+    deadline: float | None = None
 
     route: Route = _NOWHERE
     body: bytes | bytearray = b""

@@ -85,7 +85,7 @@ def _final_status(exchange: Exchange) -> int:
 def refused(parts: Parts, exchange: Exchange, error: GatewayError) -> None:
     """The gateway refused, or could not get an answer from the upstream."""
     outcome = Outcome.UPSTREAM_BROKE if error.code in _OF_THE_UPSTREAM else Outcome.REFUSED
-    parts.metrics.rejected(exchange.model_name, error.reason)
+    parts.metrics.rejected(exchange.model_name, error.reason, exchange.priority.label, exchange.tenant.tenant_class)
     if error.is_about_an_image:
         parts.metrics.image_error(error.code)
     if error.retry_after_seconds is not None:

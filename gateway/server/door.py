@@ -7,22 +7,45 @@ import itertools
 import re
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
 from gateway.server.receive import CODINGS, too_large
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _COUNT = re.compile(rb"[0-9]{1,19}")
+_MILLISECONDS = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_PRIORITIES = {priority.label.encode(): priority for priority in Priority}
 _JSON = b"application/json"
 _JSON_TYPES = re.compile(rb"application/(?:[a-z0-9.+-]*\+)?json\s*(?:;.*)?", re.IGNORECASE)
+
+_SDK_RETRIES = b"x-stainless-retry-count"  # how often OpenAI's SDK has tried before
+_NAMES = frozenset(
+    {
+        b"content-length",
+        b"content-type",
+        b"content-encoding",
+        b"x-request-id",
+        b"x-gateway-resize",
+        b"x-gateway-priority",
+        b"x-gateway-deadline-ms",
+        _SDK_RETRIES,
+        b"expect",
+        b"authorization",
+        b"x-api-key",
+    }
+)
 
 
 @dataclass(slots=True)
 class Arrival:
-    """What the headers say. `content_length` None means chunked; `client_request_id` is safe to log and echo."""
+    """What the headers say. `content_length` None means chunked; `client_request_id` is safe to log and echo.
+
+    `key` is the client's, without `Bearer`; empty where there is none.
+    """
 
     content_length: int | None = None
     content_encoding: bytes = b""
@@ -31,6 +54,22 @@ class Arrival:
     resize_preset: str | None = None
     expects_continue: bool = False
     is_return: bool = False
+    key: bytes = field(default=b"", repr=False)
+    priority_word: bytes | None = None
+    deadline_text: bytes | None = None
+
+    @property
+    def priority(self) -> Priority | None:
+        """What `x-gateway-priority` asks for; None also where it cannot be read."""
+        return None if self.priority_word is None else _PRIORITIES.get(self.priority_word.strip().lower())
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """What `x-gateway-deadline-ms` leaves from arrival; None also where it cannot be read."""
+        text = self.deadline_text
+        if text is None or not _MILLISECONDS.fullmatch(text.strip()):
+            return None
+        return float(text) / 1000.0 or None
 
     @property
     def is_coded(self) -> bool:
@@ -42,24 +81,30 @@ class Arrival:
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Arrival:
-    """Names are lower case, as ASGI promises. Unknown headers are no business of the door."""
-    arrival = Arrival()
-    for name, value in headers:
-        if name == b"content-length":
-            arrival.content_length = int(value) if _COUNT.fullmatch(value) else None
-        elif name == b"content-type":
-            arrival.content_type = value.strip()
-        elif name == b"content-encoding":
-            arrival.content_encoding = value.strip().lower()
-        elif name == b"x-request-id":
-            arrival.client_request_id = value.decode("ascii") if _SAFE_ID.fullmatch(value) else None
-        elif name == b"x-gateway-resize":
-            arrival.resize_preset = value.decode("latin-1").strip().lower()
-        elif name == b"x-stainless-retry-count":  # OpenAI's SDK says how often it has tried
-            arrival.is_return = value not in {b"", b"0"}
-        elif name == b"expect":
-            arrival.expects_continue = value.lower() == b"100-continue"
-    return arrival
+    """Names are lower case, as ASGI promises; of those that come twice, the last counts.
+
+    Unknown headers are no business of the door.
+    """
+    found = {name: value for name, value in headers if name in _NAMES}
+    length, request_id = found.get(b"content-length", b""), found.get(b"x-request-id", b"")
+    preset = found.get(b"x-gateway-resize")
+    return Arrival(
+        content_length=int(length) if _COUNT.fullmatch(length) else None,
+        content_encoding=found.get(b"content-encoding", b"").strip().lower(),
+        content_type=found.get(b"content-type", b"").strip(),
+        client_request_id=request_id.decode("ascii") if _SAFE_ID.fullmatch(request_id) else None,
+        resize_preset=None if preset is None else preset.decode("latin-1").strip().lower(),
+        expects_continue=found.get(b"expect", b"").lower() == b"100-continue",
+        is_return=found.get(_SDK_RETRIES, b"0") not in {b"", b"0"},
+        key=_key(found.get(b"authorization", b""), found.get(b"x-api-key", b"")),
+        priority_word=found.get(b"x-gateway-priority"),
+        deadline_text=found.get(b"x-gateway-deadline-ms"),
+    )
+
+
+def _key(authorization: bytes, api_key: bytes) -> bytes:
+    scheme, _, token = authorization.partition(b" ")
+    return (token.strip() if scheme.lower() == b"bearer" else b"") or api_key.strip()
 
 
 _process = secrets.token_hex(8)
@@ -75,6 +120,20 @@ def refuse_length(arrival: Arrival, max_body_bytes: int) -> None:
     """413 where the announced length is already over the limit."""
     if arrival.content_length is not None and arrival.content_length > max_body_bytes:
         raise too_large(arrival.content_length, max_body_bytes)
+
+
+def refuse_unreadable(arrival: Arrival) -> None:
+    """400 for a priority or deadline that says nothing: a typing mistake would else go unnoticed until an overload."""
+    if arrival.priority_word is not None and arrival.priority is None:
+        words = ", ".join(priority.label for priority in Priority)
+        raise _unreadable("x-gateway-priority", arrival.priority_word, f"one of {words}")
+    if arrival.deadline_text is not None and arrival.deadline_seconds is None:
+        raise _unreadable("x-gateway-deadline-ms", arrival.deadline_text, "a positive number of milliseconds")
+
+
+def _unreadable(name: str, value: bytes, what: str) -> GatewayError:
+    shown = value.decode("latin-1")[:100]
+    return GatewayError(Code.INVALID_REQUEST, f"{name} is {shown!r}; send {what}.", param=name)
 
 
 def refuse_coding(arrival: Arrival) -> None:

@@ -1,8 +1,8 @@
 """Every metric of the gateway, declared once: name, help, labels with all their values, buckets. Data only.
 
 Labels are closed sets, so that no client's text can make a series; models are those configured or discovered, a
-hundred at most, and `other`. RECORDED metrics are counted here as things happen, OBSERVED ones are asked of their
-owners at scrape time.
+hundred at most, and `other`; tenant classes the operator's names for those who have keys, and `default`. RECORDED
+metrics are counted here as things happen, OBSERVED ones are asked of their owners at scrape time.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from typing import Literal
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
 
 OTHER = "other"
 UNKNOWN = "unknown"
-DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ ENDPOINTS = (
     "/v1/models",
     "/tokenize",
     "/detokenize",
+    "/gateway/preflight",
     OTHER,
 )
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
@@ -57,8 +58,8 @@ MODEL = Label("model", None)
 _ENDPOINT = Label("endpoint", ENDPOINTS)
 _OUTCOME = Label("outcome", tuple(Outcome))
 _REASON = Label("reason", tuple(Reason))
-_PRIORITY = Label("priority", (DEFAULT,))
-_TENANT_CLASS = Label("tenant_class", (DEFAULT,))
+_PRIORITY = Label("priority", tuple(priority.label for priority in Priority))
+TENANT_CLASS = Label("tenant_class", None)
 _CODE = Label("code", IMAGE_CODES)
 _FORMAT = Label("format", (*ImageFormat, UNKNOWN))
 _ACTION = Label("action", tuple(ImageAction))
@@ -76,7 +77,7 @@ REJECTIONS = Declaration(
     "rejections_total",
     "counter",
     "Requests that the gateway refused, by reason (the x-gateway-reason header).",
-    (MODEL, _REASON, _PRIORITY, _TENANT_CLASS),
+    (MODEL, _REASON, _PRIORITY, TENANT_CLASS),
 )
 IMAGE_ERRORS = Declaration("image_errors_total", "counter", "Images refused, by error code.", (_CODE,))
 IMAGES = Declaration("images_total", "counter", "Images by format and by what was done to them.", (_FORMAT, _ACTION))

@@ -9,7 +9,7 @@ needs thirty times as long for a line.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
-from math import nan
+from math import nan, prod
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,8 +20,10 @@ from prometheus_client.registry import Collector
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.priority import Priority
+from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.telemetry import declarations as declared
-from gateway.telemetry.declarations import DEFAULT, OTHER, UNKNOWN, Declaration
+from gateway.telemetry.declarations import OTHER, UNKNOWN, Declaration, Label
 
 Reading = float | None | Mapping[str, float | None]
 """One number, or one for each value of the metric's label; None is unknown."""
@@ -33,27 +35,42 @@ _PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # Model names with series of their own: some 70 lines each.
 MOST_MODELS = 100
 _LONGEST_MODEL = 200
+# Lines of one table. A hundred models without tenants need fewer; with many tenants, models beyond it are `other`.
+_MOST_CELLS = 12_000
 
 
 class CounterTable:
-    """A cell for every combination of label values."""
+    """A cell for every combination of label values, of as many models as there is room for."""
 
-    __slots__ = ("_line_heads", "cells", "declaration")
+    __slots__ = ("_line_heads", "_tenant_classes", "cells", "declaration")
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: Declaration, tenant_classes: Sequence[str] = ()) -> None:
         self.declaration = declaration
+        self._tenant_classes = tenant_classes
         self.cells: dict[tuple[str, ...], int] = {}
         self._line_heads: list[str] = []
 
     def open_cells(self, models: Sequence[str]) -> None:
         """Cells at zero for `models`; those that exist keep their count."""
         labels = self.declaration.labels
-        values = [models if label.values is None else label.values for label in labels]
-        for key in product(*values):
-            if key not in self.cells:
-                self.cells[key] = 0
-                pairs = sorted(f'{label.name}="{_escaped(value)}"' for label, value in zip(labels, key, strict=True))
-                self._line_heads.append(f"{self.declaration.full_name}{{{','.join(pairs)}}} ")
+        for model in models if declared.MODEL in labels else models[:1]:
+            values = [self._values(label, model) for label in labels]
+            if len(self.cells) + prod(map(len, values)) <= _MOST_CELLS:
+                for key in product(*values):
+                    self._open(key)
+
+    def _values(self, label: Label, model: str) -> Sequence[str]:
+        if label.values is not None:
+            return label.values
+        return (model,) if label is declared.MODEL else self._tenant_classes
+
+    def _open(self, key: tuple[str, ...]) -> None:
+        if key in self.cells:
+            return
+        self.cells[key] = 0
+        labels = zip(self.declaration.labels, key, strict=True)
+        pairs = sorted(f'{label.name}="{_escaped(value)}"' for label, value in labels)
+        self._line_heads.append(f"{self.declaration.full_name}{{{','.join(pairs)}}} ")
 
     def text(self, *, is_openmetrics: bool) -> str:
         """Its lines on the page; both formats write a counter's samples in the same way, as the library does."""
@@ -87,9 +104,10 @@ class Histogram:
 class Metrics:
     """All counting of the process. Each method is called once per event, none costs more than a microsecond or so."""
 
-    def __init__(self, models: Iterable[str] = ()) -> None:
+    def __init__(self, models: Iterable[str] = (), tenant_classes: Iterable[str] = ()) -> None:
         self._requests = CounterTable(declared.REQUESTS)
-        self._rejections = CounterTable(declared.REJECTIONS)
+        classes = tuple(dict.fromkeys((DEFAULT_CLASS, *tenant_classes)))
+        self._rejections = CounterTable(declared.REJECTIONS, classes)
         self._image_errors = CounterTable(declared.IMAGE_ERRORS)
         self._images = CounterTable(declared.IMAGES)
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
@@ -140,8 +158,17 @@ class Metrics:
         known = endpoint if endpoint in declared.ENDPOINTS else OTHER
         self._requests.cells[self._model(model), known, outcome] += 1
 
-    def rejected(self, model: str | None, reason: Reason) -> None:
-        self._rejections.cells[self._model(model), reason, DEFAULT, DEFAULT] += 1
+    def rejected(
+        self,
+        model: str | None,
+        reason: Reason,
+        priority: str = Priority.DEFAULT.label,
+        tenant_class: str = DEFAULT_CLASS,
+    ) -> None:
+        """KeyError for a tenant class that was not told at the start."""
+        key = self._model(model), reason, priority, tenant_class
+        cells = self._rejections.cells
+        cells[key if key in cells else (OTHER, reason, priority, tenant_class)] += 1
 
     def image_error(self, code: Code) -> None:
         """Only for codes about an image; KeyError for others."""

@@ -26,9 +26,10 @@ _LONGEST_MESSAGE = 1000
 class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the line of one request says; what is None or zero by default is left out.
 
-    `time` is the end of the request. `message` is what a refused client was told, `short` the resource that was short.
-    Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported. `images_changed` are the
-    entries of `x-gateway-images`.
+    `time` is the end of the request. `tenant` is the operator's name for whoever has the key, or `default`;
+    `deadline_ms` what the client gave from its arrival. `message` is what a refused client was told, `short` the
+    resource that was short. Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported.
+    `images_changed` are the entries of `x-gateway-images`.
     """
 
     time: datetime
@@ -37,6 +38,9 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     endpoint: str
     method: str = "POST"
     client_request_id: str | None = None
+    tenant: str | None = None
+    priority: str | None = None
+    deadline_ms: float | None = None
     model: str | None = None
     status: int | None = None
     upstream_status: int | None = None

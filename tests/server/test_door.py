@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
 from gateway.server.door import (
     Arrival,
     new_request_id,
@@ -10,6 +11,7 @@ from gateway.server.door import (
     refuse_coding,
     refuse_length,
     refuse_media_type,
+    refuse_unreadable,
 )
 
 
@@ -24,6 +26,9 @@ def test_all_that_is_read():
             (b"x-gateway-resize", b" OCR"),
             (b"x-stainless-retry-count", b"2"),
             (b"expect", b"100-Continue"),
+            (b"authorization", b"bearer  sk-1 "),
+            (b"x-gateway-priority", b" Batch"),
+            (b"x-gateway-deadline-ms", b" 1500.5"),
         ]
     )
     assert arrival == Arrival(
@@ -34,7 +39,12 @@ def test_all_that_is_read():
         resize_preset="ocr",
         expects_continue=True,
         is_return=True,
+        key=b"sk-1",
+        priority_word=b" Batch",
+        deadline_text=b" 1500.5",
     )
+    assert arrival.priority is Priority.BATCH
+    assert arrival.deadline_seconds == 1.5005
     assert arrival.is_coded
     assert not read_headers([(b"content-encoding", b"identity")]).is_coded
 
@@ -55,6 +65,54 @@ def test_what_cannot_be_read_counts_as_not_sent(header, value, field):
 @pytest.mark.parametrize("value", [b"", b"0"])
 def test_a_first_try_is_no_return(value):
     assert not read_headers([(b"x-stainless-retry-count", value)]).is_return
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [
+        ([], b""),
+        ([(b"x-api-key", b" sk-2 ")], b"sk-2"),
+        ([(b"x-api-key", b"sk-2"), (b"authorization", b"Bearer sk-1")], b"sk-1"),
+        ([(b"x-api-key", b"sk-2"), (b"authorization", b"Basic dTpw")], b"sk-2"),
+        ([(b"authorization", b"Bearer ")], b""),
+        ([(b"authorization", b"sk-1")], b""),
+    ],
+)
+def test_the_key_comes_as_openai_or_as_anthropic_have_it(headers, key):
+    arrival = read_headers(headers)
+    assert arrival.key == key
+    assert "sk-" not in repr(arrival)
+
+
+@pytest.mark.parametrize("word", [b"critical", b"Interactive", b" default ", b"BATCH"])
+def test_four_priorities_in_every_spelling(word):
+    arrival = read_headers([(b"x-gateway-priority", word)])
+    refuse_unreadable(arrival)
+    assert arrival.priority is Priority[word.strip().decode().upper()]
+
+
+@pytest.mark.parametrize("word", [b"", b"urgent", b"1", b"\xff"])
+def test_any_other_priority_is_told_the_four(word):
+    arrival = read_headers([(b"x-gateway-priority", word)])
+    with pytest.raises(GatewayError, match="one of critical, interactive, default, batch") as raised:
+        refuse_unreadable(arrival)
+    assert (raised.value.status, raised.value.param) == (400, "x-gateway-priority")
+    assert arrival.priority is None
+
+
+@pytest.mark.parametrize(("text", "seconds"), [(b"1", 0.001), (b" 2500 ", 2.5), (b"0.5", 0.0005), (b"9" * 15, 1e12)])
+def test_deadlines_are_milliseconds(text, seconds):
+    arrival = read_headers([(b"x-gateway-deadline-ms", text)])
+    refuse_unreadable(arrival)
+    assert arrival.deadline_seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", [b"", b"0", b"0.0", b"-1", b"1e3", b"soon", b"inf", b"1" * 400, "\u0661".encode()])
+def test_what_is_no_time_is_refused(text):
+    arrival = read_headers([(b"x-gateway-deadline-ms", text)])
+    with pytest.raises(GatewayError, match="a positive number of milliseconds") as raised:
+        refuse_unreadable(arrival)
+    assert (raised.value.status, raised.value.param) == (400, "x-gateway-deadline-ms")
 
 
 @pytest.mark.parametrize(

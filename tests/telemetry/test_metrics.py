@@ -54,7 +54,7 @@ class TestDeclarations:
         assert set(series.values()) == {0.0}
         for declaration in ALL:
             for label in declaration.labels:
-                values = label.values or ("tiny", "other")
+                values = label.values or {"model": ("tiny", "other"), "tenant_class": ("default",)}[label.name]
                 seen = {dict(labels)[label.name] for name, labels in series if name == declaration.full_name}
                 assert seen == set(values)
 
@@ -115,11 +115,30 @@ class TestCounting:
         assert value(metrics, "models_without_series") == 4096 - 99
         metrics.know_models(["configured", "adapter-4000"])
         assert value(metrics, "models_without_series") == 1
-        assert len(metrics.render()[0]) < 1_000_000
+        assert len(metrics.render()[0]) < 2_000_000
 
     def test_a_name_longer_than_a_label_should_be_counts_as_other(self) -> None:
         metrics = Metrics(["x" * 201])
         assert value(metrics, "models_without_series") == 1
+
+    def test_refusals_by_priority_and_tenant_class(self) -> None:
+        metrics = Metrics(["tiny"], ["gold", "default"])
+        metrics.rejected("tiny", Reason.QUEUE_FULL, "batch", "gold")
+        labels = {"model": "tiny", "reason": "queue_full", "priority": "batch"}
+        assert value(metrics, "rejections_total", tenant_class="gold", **labels) == 1
+        assert value(metrics, "rejections_total", tenant_class="default", **labels) == 0
+        with pytest.raises(KeyError):
+            metrics.rejected("tiny", Reason.QUEUE_FULL, "batch", "made-up")
+
+    def test_of_many_models_and_many_tenants_the_last_models_are_refused_as_other(self) -> None:
+        models = [f"model-{number}" for number in range(100)]
+        metrics = Metrics(models, [f"tenant-{number}" for number in range(16)])
+        for model in ("model-0", "model-99"):
+            metrics.rejected(model, Reason.QUEUE_FULL, "default", "tenant-15")
+        labels = {"reason": "queue_full", "priority": "default", "tenant_class": "tenant-15"}
+        assert value(metrics, "rejections_total", model="model-0", **labels) == 1
+        assert value(metrics, "rejections_total", model="other", **labels) == 1
+        assert len(metrics.render()[0]) < 2_000_000
 
     @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a\\nb", '{a="b"} 1', "\u00e4\u4e2d\x00"])
     def test_odd_names_can_be_read_back(self, name: str) -> None:
