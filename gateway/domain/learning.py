@@ -253,32 +253,69 @@ class PreprocessRate:
 class SequenceCeiling:
     """How many sequences the engine runs at once (its `max_num_seqs` is not told); starts at 128.
 
-    Running flat while it has requests waiting, over two polls: that many. Running at the ceiling while requests wait
-    here and none there, over two polls: a quarter more. Within a tenth counts as at the ceiling, for some of ours are
-    always on their way in or out.
+    Running flat while it has requests waiting, over two polls: that many, but no less than half with each poll, for an
+    engine that warms up runs flat too. Running at the ceiling while requests wait here and none there, over two polls:
+    a quarter more. Within a tenth counts as at the ceiling, for some of ours are always on their way in or out.
+
+    An engine with a queue limit of its own (`--max-num-queued-reqs`) never lets requests wait, it turns them away: then
+    the ceiling is what it kept, at once. It stands for 30 looks, and then rises by one, two, four ... until the next
+    refusal. Unless the engine's count of such refusals says within two looks that it was this limit, there was another
+    reason, and the ceiling is what it was before.
     """
 
-    __slots__ = ("_ceiling", "_last")
+    __slots__ = ("_ceiling", "_doubted_looks", "_held_looks", "_last", "_rejections", "_step", "_undoubted")
+
+    _HELD_LOOKS = 30
+    _DOUBTED_LOOKS = 2
 
     def __init__(self) -> None:
         self._ceiling = 128
         self._last: tuple[bool, int | None] = (False, None)
+        self._step = self._ceiling
+        self._held_looks = 0
+        self._undoubted: int | None = None
+        self._doubted_looks = 0
+        self._rejections: int | None = None
 
     @property
     def sequences(self) -> int:
         return self._ceiling
 
-    def observe(self, running: int, waiting: int, queue_depth: int) -> None:
-        """One poll: `running` and `waiting` at the engine, `queue_depth` here."""
+    def observe(self, running: int, waiting: int, queue_depth: int, rejections: int | None = None) -> None:
+        """One poll: `running` and `waiting` at the engine, `queue_depth` here. `rejections` are all that the engine has
+        counted at its queue limit, None where it counts none.
+        """
+        self._judge_refusal(rejections)
         is_free = waiting == 0 and queue_depth > 0 and 10 * running >= 9 * self._ceiling
         full_at = running if waiting > 0 and running > 0 else None
         was_free, was_full_at = self._last
         self._last = (is_free, full_at)
         if full_at is not None and full_at == was_full_at:
-            self._ceiling = full_at
+            self._ceiling = max(full_at, self._ceiling // 2)
+        elif self._held_looks:
+            self._held_looks -= 1
         elif is_free and was_free:
-            self._ceiling += max(1, self._ceiling // 4)
+            self._ceiling += min(self._step, max(1, self._ceiling // 4))
+            self._step = min(2 * self._step, self._ceiling)
             self._last = (False, None)
+
+    def turned_away(self, kept: int) -> None:
+        """The engine turned a request away while it kept `kept` sequences."""
+        if self._undoubted is None:
+            self._undoubted = self._ceiling
+        self._doubted_looks = self._DOUBTED_LOOKS
+        self._ceiling = max(1, min(self._ceiling, kept))
+
+    def _judge_refusal(self, rejections: int | None) -> None:
+        before, self._rejections = self._rejections, rejections
+        if self._undoubted is None:
+            return
+        if rejections is not None and rejections > (before or 0):
+            self._undoubted, self._step, self._held_looks = None, 1, self._HELD_LOOKS
+        elif self._doubted_looks:
+            self._doubted_looks -= 1
+        else:
+            self._ceiling, self._undoubted = self._undoubted, None
 
 
 class LearnedLimit:

@@ -261,6 +261,9 @@ class TestSequenceCeiling:
         ceiling.observe(running=16, waiting=3, queue_depth=0)
         assert ceiling.sequences == 128
         ceiling.observe(running=16, waiting=9, queue_depth=0)
+        assert ceiling.sequences == 64
+        for _ in range(3):
+            ceiling.observe(running=16, waiting=9, queue_depth=0)
         assert ceiling.sequences == 16
 
     @pytest.mark.parametrize("second", [(17, 3), (16, 0), (0, 5)])
@@ -293,7 +296,7 @@ class TestSequenceCeiling:
 
     def test_a_ceiling_of_one_can_rise(self):
         ceiling = SequenceCeiling()
-        for _ in range(2):
+        for _ in range(8):
             ceiling.observe(1, 5, 0)
         for _ in range(2):
             ceiling.observe(1, 0, 5)
@@ -329,3 +332,42 @@ class TestLearnedLimit:
         limit.learn(4)
         limit.forget()
         assert limit.value == 8
+
+    def test_what_an_engine_that_turns_away_kept_is_the_ceiling_at_once(self):
+        ceiling = SequenceCeiling()
+        ceiling.observe(0, 0, 0, rejections=7)
+        for kept in (40, 12, 13):
+            ceiling.turned_away(kept)
+        assert ceiling.sequences == 12
+        ceiling.observe(12, 0, 4, rejections=123)
+        assert ceiling.sequences == 12
+
+    def test_it_stands_for_thirty_looks_and_rises_by_one_two_four(self):
+        ceiling = SequenceCeiling()
+        ceiling.turned_away(12)
+        seen = []
+        for _ in range(36):
+            ceiling.observe(ceiling.sequences, 0, 4, rejections=1)
+            seen.append(ceiling.sequences)
+        assert seen == [12] * 30 + [13, 13, 15, 15, 18, 18]
+
+    @pytest.mark.parametrize("rejections", [None, 7])
+    def test_without_a_limit_of_the_engine_there_was_another_reason(self, rejections):
+        ceiling = SequenceCeiling()
+        ceiling.observe(3, 0, 0, rejections)
+        ceiling.turned_away(3)
+        seen = []
+        for _ in range(3):
+            ceiling.observe(3, 0, 0, rejections)
+            seen.append(ceiling.sequences)
+        assert seen == [3, 3, 128]
+
+    def test_the_engine_may_count_a_look_later(self):
+        ceiling = SequenceCeiling()
+        ceiling.observe(3, 0, 0, rejections=0)
+        ceiling.turned_away(12)
+        ceiling.observe(12, 0, 0, rejections=0)
+        ceiling.observe(12, 0, 0, rejections=4)
+        for _ in range(5):
+            ceiling.observe(12, 0, 0, rejections=4)
+        assert ceiling.sequences == 12
