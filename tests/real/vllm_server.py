@@ -70,7 +70,8 @@ def running(
     server = RunningVllm(f"http://127.0.0.1:{port}", "tiny", model_folder, work / "vllm.log")
     with server.log.open("wb") as log:
         process = subprocess.Popen(
-            [python, "-m", "vllm.entrypoints.cli.main", *arguments],
+            # It stands for a GPU: what it computes must not keep the gateway and its clients from the cores.
+            ["nice", "-n", "10", python, "-m", "vllm.entrypoints.cli.main", *arguments],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
