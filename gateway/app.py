@@ -183,6 +183,9 @@ async def _start(
         verify=settings.images.verify,
     )
     log = RequestLog(write_log, is_on=settings.log.requests)
+    follower = EngineFollower(
+        table, gate, metrics, settings.budget.kv_blocks, settings.budget.sequences, clock=time.monotonic
+    )
     parts = Parts(
         policies=policies_of(settings, budgets),
         models=table,
@@ -192,9 +195,9 @@ async def _start(
         metrics=metrics,
         log=log,
         clock=time.monotonic,
+        pushed_back=follower.pushed_back,
     )
     seats = Seats(settings.server.seats)
-    follower = EngineFollower(table, gate, metrics, settings.budget.kv_blocks, settings.budget.sequences)
     poller = Poller(
         url,
         observers=[follower, lambda _state: grow_unseen(parts.unseen.values(), time.monotonic())],
@@ -203,7 +206,7 @@ async def _start(
         upstream_key=upstream_key,
         clock=time.monotonic,
     )
-    metrics.observe_gauges(**gauge_readers(gate, seats, body_budget, decode_budget, poller, upstream, log))
+    metrics.observe_gauges(**gauge_readers(gate, seats, body_budget, decode_budget, poller, follower, upstream, log))
     stack.push_async_callback(images.close)
     for start, stop in (
         (log.start, log.close),

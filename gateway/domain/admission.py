@@ -8,6 +8,7 @@ looking at the budget and taking from it. The shell around it (ledger/gate.py) w
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 from typing import NamedTuple, Protocol
 
 from gateway.domain.errors import Code, GatewayError
@@ -51,9 +52,9 @@ class Refusal(NamedTuple):
 
     def error(self, policy: QueuePolicy) -> GatewayError:
         """The refusal as the client sees it."""
-        waited_in_vain = self.reason is Reason.DEADLINE_PASSED
+        is_overload = self.reason in (Reason.DEADLINE_PASSED, Reason.UPSTREAM_BACKPRESSURE)
         return GatewayError(
-            Code.SERVER_IS_OVERLOADED if waited_in_vain else Code.RATE_LIMIT_EXCEEDED,
+            Code.SERVER_IS_OVERLOADED if is_overload else Code.RATE_LIMIT_EXCEEDED,
             f"{self._story(policy)} Short at the engine: {self.short.label}. {self._advice()}",
             reason=self.reason,
             retry_after_seconds=self.advice.seconds,
@@ -65,6 +66,8 @@ class Refusal(NamedTuple):
         match self.reason:
             case Reason.DEADLINE_PASSED:
                 return f"The request waited for its turn in vain, with {self.queue_depth} others still waiting."
+            case Reason.UPSTREAM_BACKPRESSURE:
+                return "The model server turns requests away and this gateway keeps no queue."
             case Reason.QUEUE_BYTES:
                 return f"Waiting requests hold {self.queue_bytes} of {policy.body_bytes} bytes; this one has no room."
             case Reason.QUEUE_FULL if self.queue_depth >= policy.requests > 0:
@@ -100,7 +103,7 @@ class AdmissionStatistics:
 class Admission:
     """One line of waiters before one budget. `jitter` gives numbers from 0 to 1."""
 
-    __slots__ = ("_budget", "_drain", "_jitter", "_policy", "_promises", "_queue", "_short")
+    __slots__ = ("_budget", "_drain", "_jitter", "_paused_until", "_policy", "_promises", "_queue", "_short")
 
     def __init__(self, budget: Budget, policy: QueuePolicy, jitter: Callable[[], float]) -> None:
         self._budget = budget
@@ -110,6 +113,7 @@ class Admission:
         self._promises = Promises()
         self._drain = DrainRate()
         self._short = Resource.KV_BLOCKS
+        self._paused_until = -inf
 
     @property
     def policy(self) -> QueuePolicy:
@@ -118,18 +122,26 @@ class Admission:
     @property
     def next_deadline(self) -> float | None:
         """When `tick` must be called next even if nothing is given back; None: no need."""
-        return self._queue.next_deadline
+        deadline = self._queue.next_deadline
+        return deadline if deadline is None or self._paused_until == -inf else min(deadline, self._paused_until)
+
+    def pause_until(self, until: float) -> None:
+        """The engine turns requests away: nobody is let in before; who comes meanwhile waits."""
+        self._paused_until = max(self._paused_until, until)
 
     def offer(self, ticket: Ticket, now: float) -> Decision:
         """A request arrives: it holds its amounts now (ADMITTED), stands in line (WAITING), or is refused."""
         is_expected = ticket.is_return and self._promises.redeem(now)
-        if not self._queue:
+        if not self._queue and now >= self._paused_until:
             short = self._budget.try_reserve(ticket.amounts)
             if short is None:
                 return Verdict.ADMITTED
             self._short = short
             if not self._policy.requests:
                 return self._refusal(_BUDGET_REASON[short], ticket.body_bytes, now)
+        elif not self._policy.requests:
+            advice = RetryAdvice(self._paused_until - now, is_promise=True)
+            return Refusal(Reason.UPSTREAM_BACKPRESSURE, Resource.SEQUENCES, advice, 0, 0)
         obstacle = self._obstacle(ticket.body_bytes, now, is_expected=is_expected)
         if obstacle is not None:
             return self._refusal(obstacle, ticket.body_bytes, now)
@@ -151,7 +163,7 @@ class Admission:
             return decided
         while (expired := self._queue.pop_expired(now)) is not None:
             decided.append((expired, self._refusal(Reason.DEADLINE_PASSED, expired.body_bytes, now)))
-        while (head := self._queue.head()) is not None:
+        while now >= self._paused_until and (head := self._queue.head()) is not None:
             short = self._budget.try_reserve(head.amounts)
             if short is not None:
                 self._short = short
@@ -159,6 +171,8 @@ class Admission:
             self._queue.leave(head)
             self._drain.count(now)
             decided.append((head, Verdict.ADMITTED))
+        if now >= self._paused_until:
+            self._paused_until = -inf
         self._pause_if_empty(now)
         return decided
 

@@ -233,6 +233,11 @@ class Gate:
         self._ledger.set_capacity(resource, capacity)
         self.wake()
 
+    def pause_until(self, until: float) -> None:
+        """The engine turns requests away: nothing is sent before `until`, on this gate's clock."""
+        self._admission.pause_until(until)
+        self._arm()
+
     def preprocessing_started(self, pixels: int) -> float:
         """`pixels` were sent; returns the seconds after which the engine's thread should be through with them."""
         now = self._clock()

@@ -67,6 +67,8 @@ class Parts:
     """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds.
 
     `unseen` are the exchanges under way whose answers show nothing until their end, by request id (unseen.py).
+    `pushed_back` is told of every request that the engine turned away for want of room: its Retry-After in seconds, if
+    it named one, and the sequences that the request holds.
     """
 
     policies: Policies
@@ -77,6 +79,7 @@ class Parts:
     metrics: Metrics
     log: RequestLog
     clock: Callable[[], float]
+    pushed_back: Callable[[float | None, int], None]
     unseen: "dict[str, Exchange]" = field(default_factory=dict)
 
     @property
@@ -99,7 +102,7 @@ class Exchange:
     Times are of `Parts.clock`, in seconds; `received` is when the last byte of the body came. `body` is dropped as soon
     as the upstream's response head is there; `hold_beside` counts bytes that are made of it and kept as long.
     `asked_priority` is the header's; `priority` what the request gets for that, or for what its body asks, once read.
-    `deadline` is the client's own.
+    `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
     """
 
     request_id: str
@@ -139,6 +142,7 @@ class Exchange:
     observer: StreamObserver | None = None
     tail: bytes = b""
     upstream_status: int | None = None
+    retry_after_seconds: float | None = None
     usage: Usage | None = None
     is_answering: bool = False
     is_abandoned: bool = False

@@ -1,8 +1,11 @@
-"""What each look at the upstream changes: the served names, the capacities, the learned ceilings."""
+"""What each look at the upstream changes: the served names, the capacities, the ceilings that follow the server."""
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gateway.domain.ceiling import BackPressure, Ceiling, Look
 from gateway.domain.cost import EngineLimits
 from gateway.domain.learning import SequenceCeiling
 from gateway.domain.quantities import Resource
@@ -12,12 +15,18 @@ from gateway.telemetry.metrics import Metrics
 from gateway.upstream.state import UpstreamModel, UpstreamState
 from gateway.wire.vllm_metrics import EngineReport
 
+_log = logging.getLogger(__name__)
+
+_TOLD_SHARE = 20
+"""What others take is told in the log from a twentieth of the budget on."""
+
 
 @dataclass(slots=True)
 class EngineFollower:
     """An observer of the poller. Capacities that the operator set are never raised by what is seen.
 
-    `kv_blocks` and `sequences` are those settings, None where the operator left them to the gateway.
+    `kv_blocks` and `sequences` are those settings, None where the operator left them to the gateway. `ceiling_ratio` is
+    the share of the static budget that is let in just now: of KV blocks, or of sequences where those are not known.
     """
 
     models: ModelTable
@@ -25,47 +34,141 @@ class EngineFollower:
     metrics: Metrics
     kv_blocks: int | None = None
     sequences: int | None = None
+    clock: Callable[[], float] = time.monotonic
     ceiling: SequenceCeiling = field(default_factory=SequenceCeiling)
+    live: Ceiling = field(default_factory=Ceiling)
+    ceiling_ratio: float = 1.0
+    _back_pressure: BackPressure = field(default_factory=BackPressure)
     _listed: Sequence[UpstreamModel] = ()
     _was_up: bool = False
     _followed_at_seconds: float | None = None
+    _starts: int = 0
+    _running: int = 0
+    _pool_blocks: int = 0
+    _causes: tuple[str, ...] = ()
 
     def __call__(self, state: UpstreamState) -> None:
-        if state.is_up and not self._was_up:
+        has_started = state.starts != self._starts
+        if has_started or (state.is_up and not self._was_up):
             # A server that comes back has empty caches, and may have been started with other limits.
+            self.models.engine.refuses_stream_options = False
             self.models.engine.image_limit.forget()
             self.models.engine.encoder_tokens.forget()
             self.models.engine.images.forget()
+        self._starts = state.starts
         self._was_up = state.is_up
         self.models.engine.is_loading = state.is_loading
+        self.models.engine.is_up = state.is_up
         if state.models is not self._listed:
             self._listed = state.models
             self.models.listed(dict(state.models))
             self.metrics.know_models(self.models.names)
         # A report that could not be renewed is not another look: two equal ones would count as a queue that stands.
-        if state.report is not None and state.reported_at_seconds != self._followed_at_seconds:
+        if state.report is None or state.reported_at_seconds == self._followed_at_seconds:
+            self.live.missed()
+        else:
             self._followed_at_seconds = state.reported_at_seconds
-            self._follow(state.report)
+            self._follow(state.report, has_started=has_started)
+        if state.report is not None:
+            self._set_capacities()
+            self._tell(is_up=state.is_up)
 
-    def _follow(self, report: EngineReport) -> None:
-        engine = self.models.engine
-        describe_engine(engine, report, self.kv_blocks)
-        limits = EngineLimits(kv_blocks=engine.kv_blocks, kv_block_tokens=engine.kv_block_tokens)
-        self.gate.set_capacity(Resource.KV_BLOCKS, limits.admission_kv_blocks)
-        self.gate.set_capacity(Resource.ENCODER_TOKENS, engine.encoder_tokens.value)
+    def pushed_back(self, retry_after_seconds: float | None, sequences: int) -> None:
+        """The engine turned a request of so many sequences away, which still holds them: 429 or 503."""
+        now = self.clock()
+        was_paused = self._back_pressure.until > now
+        until = self._back_pressure.pushed_back(now, retry_after_seconds)
+        self.gate.pause_until(until)
+        if not was_paused:
+            _log.warning("the upstream turns requests away: nothing is sent for %.1f s", until - now)
+        if retry_after_seconds is None and self.sequences is None:
+            kept = self.gate.statistics().holdings.held[Resource.SEQUENCES] - sequences + self.live.foreign_requests
+            self.ceiling.turned_away(max(kept, self._running))
+            self._set_capacities()
+
+    @property
+    def pause_seconds(self) -> float:
+        """For how long nothing will be sent."""
+        return max(0.0, self._back_pressure.until - self.clock())
+
+    def _follow(self, report: EngineReport, *, has_started: bool) -> None:
+        describe_engine(self.models.engine, report, self.kv_blocks)
+        self._pool_blocks = _usable_blocks(report)
+        self._running = report.running or 0
+        if has_started:
+            self.live.started()
+        elif report.running is None:
+            self.live.missed()
+        else:
+            self.live.look(self._look(report))
         if self.sequences is None:
             depth = self.gate.statistics().admission.queue_depth
-            self.ceiling.observe(report.running or 0, report.waiting or 0, depth)
-            self.gate.set_capacity(Resource.SEQUENCES, self.ceiling.sequences)
+            self.ceiling.observe(report.running or 0, report.waiting or 0, depth, report.rejections)
+
+    def _look(self, report: EngineReport) -> Look:
+        holdings = self.gate.statistics().holdings
+        held, capacity = holdings.held, holdings.capacity
+        limiting = Resource.SEQUENCES if capacity[Resource.KV_BLOCKS] is None else Resource.KV_BLOCKS
+        return Look(
+            running=report.running or 0,
+            waiting=report.waiting or 0,
+            fill=held[limiting] / max(1, capacity[limiting] or 0),
+            held_sequences=held[Resource.SEQUENCES],
+            preemptions=report.preemptions,
+            kv_usage=report.kv_usage,
+            used_blocks=int((report.kv_usage or 0.0) * self._pool_blocks),
+            held_blocks=held[Resource.KV_BLOCKS],
+        )
+
+    def _set_capacities(self) -> None:
+        engine, most_sequences = self.models.engine, self.sequences or self.ceiling.sequences
+        # The operator's number is this gateway's share of the engine: what others take is theirs.
+        whole = self.ceiling.sequences if self.sequences is None else None
+        blocks, static = None, EngineLimits(kv_blocks=engine.kv_blocks).admission_kv_blocks
+        sequences = self.live.sequences(most_sequences, whole, is_kv_known=static is not None)
+        self.ceiling_ratio = sequences / most_sequences
+        if static is not None:
+            blocks = self.live.kv_blocks(static, max(static, self._pool_blocks - self._pool_blocks // 20))
+            self.ceiling_ratio = blocks / static
+        self.gate.set_capacity(Resource.KV_BLOCKS, blocks)
+        self.gate.set_capacity(Resource.ENCODER_TOKENS, engine.encoder_tokens.value)
+        self.gate.set_capacity(Resource.SEQUENCES, sequences)
+
+    def _tell(self, *, is_up: bool) -> None:
+        """In the log, when the causes change; not with every step."""
+        causes = tuple(self._why_lowered()) if is_up else ()
+        if causes == self._causes:
+            return
+        if causes:
+            _log.warning("admission is at %.0f %% of its budget: %s", 100 * self.ceiling_ratio, "; ".join(causes))
+        elif is_up:
+            _log.warning("admission is back at its whole budget")
+        self._causes = causes
+
+    def _why_lowered(self) -> Iterator[str]:
+        live = self.live
+        if live.is_stale:
+            yield "the upstream's metrics cannot be read any more"
+        if live.is_starting:
+            yield "the upstream was started anew"
+        if live.is_pressed:
+            yield "the engine preempts, or lets requests wait for KV blocks"
+        shares = (live.foreign_requests, self.ceiling.sequences), (live.foreign_blocks, self._pool_blocks)
+        if any(foreign and _TOLD_SHARE * foreign >= whole for foreign, whole in shares):
+            yield "others use the engine too"
 
 
 def describe_engine(engine: Engine, report: EngineReport, most_kv_blocks: int | None) -> None:
     """What a report tells of the engine's KV cache; `most_kv_blocks` is the operator's setting."""
-    # vLLM keeps one block of each engine for itself.
-    usable = (report.num_gpu_blocks or 0) - max(1, report.engines)
+    usable = _usable_blocks(report)
     if report.num_gpu_blocks and usable > 0:
         engine.kv_blocks = min(usable, most_kv_blocks or usable)
         # A request runs on one engine, however many share the load.
         engine.kv_blocks_of_one = min(engine.kv_blocks, (report.smallest_engine_blocks or report.num_gpu_blocks) - 1)
         engine.kv_block_tokens = report.block_size or engine.kv_block_tokens
         engine.prefix_caching = report.enable_prefix_caching is not False
+
+
+def _usable_blocks(report: EngineReport) -> int:
+    # vLLM keeps one block of each engine for itself.
+    return max(0, (report.num_gpu_blocks or 0) - max(1, report.engines))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from gateway.domain.quantities import Resource
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.ledger.gate import Gate
+from gateway.pipeline.follow import EngineFollower
 from gateway.telemetry.request_log import RequestLog
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.poll import Poller
@@ -19,6 +20,7 @@ def gauge_readers(
     bodies: ByteBudget,
     decodes: ByteBudget,
     poller: Poller,
+    follower: EngineFollower,
     upstream: UpstreamClient,
     log: RequestLog,
 ) -> dict[str, Callable[[], Reading]]:
@@ -57,6 +59,10 @@ def gauge_readers(
         "upstream_up": lambda: float(poller.state.is_up),
         "upstream_kv_usage_ratio": kv_usage,
         "upstream_preemptions_total": preemptions,
+        "ceiling_ratio": lambda: follower.ceiling_ratio,
+        "upstream_foreign_requests": lambda: follower.live.foreign_requests,
+        "upstream_foreign_kv_blocks": lambda: follower.live.foreign_blocks,
+        "admission_pause_seconds": lambda: follower.pause_seconds,
         "upstream_requests_in_flight": lambda: upstream.statistics().in_flight,
         "upstream_retries_total": lambda: upstream.statistics().retried,
         "log_lines_dropped_total": lambda: log.statistics().dropped,

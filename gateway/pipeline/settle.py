@@ -10,6 +10,7 @@ from gateway.domain.image import ImageAction, ImagePlan
 from gateway.domain.outcome import Ending, Outcome
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
+from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.record import record_of
 from gateway.upstream.client import Answer
@@ -21,7 +22,6 @@ from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from
 
 # Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
 _TAIL_BYTES = 8192
-_BACK_PRESSURE = {429, 503}
 _OF_THE_UPSTREAM = {Code.UPSTREAM_ERROR, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_UNAVAILABLE}
 
 
@@ -29,6 +29,8 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
     """The upstream has answered: the body that came is no longer needed, and a stream will be watched."""
     exchange.body = b""
     exchange.upstream_status = answer.status
+    if answer.status in BACK_PRESSURE:
+        exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
         exchange.observer = StreamObserver()
 
@@ -53,8 +55,11 @@ def answered(parts: Parts, exchange: Exchange) -> None:
     status = _final_status(exchange)
     if status < 400:
         _close(parts, exchange, Ending.DONE)
+    elif status in BACK_PRESSURE:
+        turned_away(parts, exchange, status)
+        _close(parts, exchange, Ending.DROPPED)
     else:
-        _close(parts, exchange, Ending.DROPPED if status in _BACK_PRESSURE else Ending.IGNORED)
+        _close(parts, exchange, Ending.IGNORED)
 
 
 def book(parts: Parts, exchange: Exchange) -> None:
@@ -70,7 +75,7 @@ def book(parts: Parts, exchange: Exchange) -> None:
     _learn_limits(
         parts, learn_from_message(in_stream.message) if in_stream else learn_from_error(status, exchange.tail)
     )
-    is_broken = status >= 500 and status not in _BACK_PRESSURE
+    is_broken = status >= 500 and status not in BACK_PRESSURE
     _book(parts, exchange, Outcome.UPSTREAM_BROKE if is_broken else Outcome.UPSTREAM_REFUSED)
 
 

@@ -137,6 +137,14 @@ OBSERVED = (
     Declaration("upstream_up", "gauge", "1 if the upstream's HTTP server answers; not proof that its engine works."),
     Declaration("upstream_kv_usage_ratio", "gauge", "KV usage from 0 to 1 as the engine last reported; NaN if never."),
     Declaration("upstream_preemptions_total", "counter", "Preemptions that the engine reported."),
+    Declaration(
+        "ceiling_ratio",
+        "gauge",
+        "Share of the budget that is let in: less after preemptions, beside others and after the upstream's start.",
+    ),
+    Declaration("upstream_foreign_requests", "gauge", "Requests at the engine that others sent, as far as they stand."),
+    Declaration("upstream_foreign_kv_blocks", "gauge", "KV blocks in use beyond those held here, likewise."),
+    Declaration("admission_pause_seconds", "gauge", "Nothing is sent for so long: the upstream turned requests away."),
     Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended."),
     Declaration("upstream_retries_total", "counter", "Requests sent again because an idle connection was closed."),
     Declaration(

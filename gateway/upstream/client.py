@@ -77,6 +77,11 @@ class UpstreamClient:
             timed_out=self._failed[UpstreamTimeoutError],
         )
 
+    @property
+    def has_own_key(self) -> bool:
+        """All requests go out under the gateway's key, not under the client's."""
+        return self._upstream_key is not None
+
     def passed_on(self, headers: Sequence[tuple[bytes, bytes]]) -> frozenset[tuple[str, str]]:
         """What of a client's headers vLLM gets to see."""
         return frozenset(request_headers(headers, request_id="", upstream_key=self._upstream_key))

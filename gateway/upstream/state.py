@@ -113,8 +113,8 @@ def _has_started(state: UpstreamState, seen: Observation) -> bool:
 
 
 def _newest_start(state: UpstreamState, report: EngineReport | None) -> int | None:
-    known = [start for start in (state.newest_start, report and report.started_at) if start is not None]
-    return max(known, default=None)
+    told = None if report is None else report.started_at
+    return max((start for start in (state.newest_start, told) if start is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """What each look at the upstream changes."""
 
 import asyncio
+import logging
+from dataclasses import replace
 
 import pytest
 
 from gateway.domain.learning import LearnedLimit
-from gateway.domain.quantities import Resource
+from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
@@ -30,8 +32,8 @@ class Looks:
             jitter=lambda: 0.0,
         )
         self.table = ModelTable([], Engine(LearnedLimit(), LearnedLimit()))
-        self.follower = EngineFollower(self.table, self.gate, Metrics(), **settings)
         self.state, self.now = UpstreamState(), 0.0
+        self.follower = EngineFollower(self.table, self.gate, Metrics(), clock=lambda: self.now, **settings)
 
     def see(self, report=None, *, health=Health.OK, models=None):
         self.now += 1.0
@@ -107,7 +109,8 @@ async def test_the_operators_blocks_are_never_raised():
 
 
 async def test_a_queue_that_stands_at_the_engine_lowers_the_ceiling(looks):
-    for _ in range(2):
+    looks.gate.grow(Amounts(0, 43))
+    for _ in range(3):
         looks.see(EngineReport(running=40, waiting=3))
     assert looks.capacity(Resource.SEQUENCES) == 40
 
@@ -123,7 +126,7 @@ async def test_the_operators_sequences_stand():
     looks = Looks(sequences=64)
     for _ in range(2):
         looks.see(EngineReport(running=40, waiting=3))
-    assert looks.capacity(Resource.SEQUENCES) == 128  # what the gate was given; the follower leaves it alone
+    assert looks.capacity(Resource.SEQUENCES) == 64
 
 
 async def test_what_the_engine_named_is_forgotten_when_it_comes_back(looks):
@@ -136,3 +139,129 @@ async def test_what_the_engine_named_is_forgotten_when_it_comes_back(looks):
     looks.see(EngineReport())
     assert looks.table.engine.image_limit.value is None
     assert looks.capacity(Resource.ENCODER_TOKENS) is None
+
+
+POOL = EngineReport(running=0, waiting=0, kv_usage=0.0, preemptions=0, num_gpu_blocks=1001, engines=1, started_at=100)
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.INFO)
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "gateway.pipeline.follow"]
+
+
+async def test_preemptions_lower_what_is_let_in_and_quiet_looks_raise_it(looks, said):
+    looks.see(POOL)
+    looks.see(replace(POOL, preemptions=4))
+    assert (looks.capacity(Resource.KV_BLOCKS), looks.follower.ceiling_ratio) == (855, 0.9)
+    assert looks.capacity(Resource.SEQUENCES) == 128
+    for _ in range(10):
+        looks.see(replace(POOL, preemptions=4))
+    assert (looks.capacity(Resource.KV_BLOCKS), looks.follower.ceiling_ratio) == (950, 1.0)
+    assert said() == [
+        "admission is at 90 % of its budget: the engine preempts, or lets requests wait for KV blocks",
+        "admission is back at its whole budget",
+    ]
+
+
+async def test_where_the_pool_is_not_known_preemptions_lower_the_sequences(looks):
+    looks.see(replace(POOL, num_gpu_blocks=None))
+    looks.see(replace(POOL, num_gpu_blocks=None, preemptions=4))
+    assert (looks.capacity(Resource.KV_BLOCKS), looks.capacity(Resource.SEQUENCES)) == (None, 115)
+    assert looks.follower.ceiling_ratio == 115 / 128
+
+
+async def test_requests_that_stand_waiting_for_blocks_while_the_gateway_is_at_its_ceiling(looks):
+    looks.see(POOL)
+    looks.gate.grow(Amounts(900, 9))
+    for _ in range(2):
+        looks.see(replace(POOL, running=7, waiting=2, kv_usage=0.97))
+    assert looks.follower.ceiling_ratio == 0.9
+
+
+async def test_what_others_have_at_the_engine_is_taken_off(looks, said):
+    looks.gate.grow(Amounts(100, 8))
+    for _ in range(3):
+        looks.see(replace(POOL, running=28, kv_usage=0.5))
+    assert looks.capacity(Resource.SEQUENCES) == 128 - 19
+    assert looks.capacity(Resource.KV_BLOCKS) == 950 - 388
+    assert said() == ["admission is at 59 % of its budget: others use the engine too"]
+
+
+async def test_a_new_start_lets_in_a_quarter_and_forgets_what_the_old_one_knew(looks, said):
+    looks.see(POOL)
+    looks.table.engine.image_limit.learn(4)
+    ratios = []
+    for _ in range(3):
+        looks.see(replace(POOL, started_at=200))
+        ratios.append(looks.follower.ceiling_ratio)
+    assert (ratios, looks.table.engine.image_limit.value) == ([237 / 950, 0.5, 1.0], None)
+    assert said() == [
+        "admission is at 25 % of its budget: the upstream was started anew",
+        "admission is back at its whole budget",
+    ]
+
+
+async def test_numbers_that_are_not_renewed_count_for_nothing_after_three_looks(looks, said):
+    looks.see(POOL)
+    looks.see(replace(POOL, preemptions=4))
+    looks.see(None)
+    looks.see(None)
+    assert looks.follower.ceiling_ratio == 0.9
+    looks.see(None)
+    assert looks.follower.ceiling_ratio == 1.0
+    looks.see(replace(POOL, preemptions=9))
+    assert looks.follower.ceiling_ratio == 1.0
+    assert said()[1:] == [
+        "admission is at 100 % of its budget: the upstream's metrics cannot be read any more",
+        "admission is back at its whole budget",
+    ]
+
+
+async def test_of_a_server_that_is_away_nothing_is_told(looks, said):
+    looks.see(POOL)
+    for _ in range(4):
+        looks.see(health=Health.REFUSING)
+    assert said() == []
+
+
+async def test_a_page_without_the_engines_numbers_is_a_look_in_vain(looks):
+    looks.see(POOL)
+    looks.see(replace(POOL, preemptions=4))
+    for _ in range(3):
+        looks.see(EngineReport(num_gpu_blocks=1001))
+    assert (looks.follower.live.is_stale, looks.follower.ceiling_ratio) == (True, 1.0)
+
+
+class TestPushedBack:
+    async def test_nothing_is_sent_for_a_second_or_as_long_as_the_engine_asks(self, looks, said):
+        looks.see(POOL)
+        looks.follower.pushed_back(None, 1)
+        assert looks.follower.pause_seconds == 1.0
+        looks.follower.pushed_back(7.0, 1)
+        assert looks.follower.pause_seconds == 7.0
+        looks.now += 8.0
+        assert looks.follower.pause_seconds == 0.0
+        assert said() == ["the upstream turns requests away: nothing is sent for 1.0 s"]
+
+    async def test_what_the_engine_kept_is_the_ceiling_of_sequences(self, looks):
+        looks.see(replace(POOL, rejections=0))
+        looks.gate.grow(Amounts(0, 13))
+        looks.follower.pushed_back(None, 1)
+        assert looks.capacity(Resource.SEQUENCES) == 12
+        looks.see(replace(POOL, running=12, rejections=1))
+        assert looks.capacity(Resource.SEQUENCES) == 12
+
+    async def test_it_is_not_below_what_the_engine_was_seen_to_run(self, looks):
+        looks.gate.grow(Amounts(0, 40))
+        looks.see(replace(POOL, running=40))
+        looks.follower.pushed_back(None, 30)
+        assert looks.capacity(Resource.SEQUENCES) == 40
+
+    @pytest.mark.parametrize(("settings", "retry_after"), [({}, 2.0), ({"sequences": 100}, None)])
+    async def test_a_time_to_come_back_and_the_operators_number_leave_it_alone(self, settings, retry_after):
+        looks = Looks(**settings)
+        looks.see(POOL)
+        before = looks.capacity(Resource.SEQUENCES)
+        looks.follower.pushed_back(retry_after, 1)
+        assert looks.capacity(Resource.SEQUENCES) == before

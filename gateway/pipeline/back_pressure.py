@@ -1,0 +1,35 @@
+"""What an upstream's 429 or 503 means for all that is still to be sent. It is never a sign of a broken upstream."""
+
+import math
+from collections.abc import Sequence
+
+from gateway.pipeline.exchange import Exchange, Parts
+
+BACK_PRESSURE = frozenset({429, 503})
+
+
+def turned_away(parts: Parts, exchange: Exchange, status: int) -> None:
+    """To be called while the exchange still holds its lease, or the next request would take its place at once."""
+    if exchange.lease is None or (status == 429 and _may_be_the_clients_own(parts, exchange)):
+        return
+    parts.pushed_back(exchange.retry_after_seconds, exchange.lease.held.sequences)
+
+
+def retry_after_seconds(headers: Sequence[tuple[bytes, bytes]]) -> float | None:
+    """What an answer's `retry-after-ms` or `Retry-After` says; None where it names no time, or a date."""
+    values = dict(headers)
+    milliseconds = _positive(values.get(b"retry-after-ms"))
+    return _positive(values.get(b"retry-after")) if milliseconds is None else milliseconds / 1000
+
+
+def _may_be_the_clients_own(parts: Parts, exchange: Exchange) -> bool:
+    """A limit of the key that this client brought, which is nobody else's business."""
+    return not parts.upstream.has_own_key and any(name == b"authorization" for name, _ in exchange.headers)
+
+
+def _positive(value: bytes | None) -> float | None:
+    try:
+        number = float(value or b"")
+    except ValueError:
+        return None
+    return number if 0 < number < math.inf else None
