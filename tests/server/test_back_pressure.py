@@ -63,7 +63,7 @@ async def test_without_a_queue_the_refusal_says_when_the_pause_ends(stack):
     await gateway.chat()
     refused = await gateway.chat()
     assert (refused.status_code, refused.headers["x-gateway-reason"]) == (503, "upstream_backpressure")
-    assert 6 <= int(refused.headers["retry-after"]) <= 8
+    assert 6 <= int(refused.headers["retry-after"]) <= 10  # some jitter beyond the 7
     assert len(posts(server)) == 1
 
 
