@@ -45,7 +45,7 @@ def find_misfit(cost: RequestCost, limits: EngineLimits, family: VisionFamily | 
 
 
 def _beyond_context(cost: RequestCost, max_model_len: int, family: VisionFamily | None) -> Misfit:
-    remedies = save_prompt_tokens(cost, cost.least_tokens - max_model_len, family)
+    remedies = save_prompt_tokens(cost, _likely_tokens(cost) - max_model_len, family)
     error = GatewayError(
         Code.CONTEXT_LENGTH_EXCEEDED,
         f"This model's maximum context length is {max_model_len} tokens. {_describe_need(cost)} "
@@ -55,6 +55,11 @@ def _beyond_context(cost: RequestCost, max_model_len: int, family: VisionFamily 
     return Misfit(
         error, Shortage(CONTEXT, cost.least_tokens, max_model_len, max_model_len, cost.prompt_param), remedies
     )
+
+
+def _likely_tokens(cost: RequestCost) -> int:
+    """As `least_tokens`, were the text as long as it probably is: who follows the advice should get in."""
+    return ceil_div(cost.prompt_tokens.expected, cost.prompts) + min(1, cost.output_tokens)
 
 
 def _beyond_encoder(cost: RequestCost, budget: int, family: VisionFamily | None) -> Misfit:
@@ -74,7 +79,7 @@ def _beyond_encoder(cost: RequestCost, budget: int, family: VisionFamily | None)
 
 def _beyond_pool(cost: RequestCost, limits: EngineLimits, pool_tokens: int, family: VisionFamily | None) -> Misfit:
     blocks, most = ceil_div(cost.least_tokens, limits.kv_block_tokens), pool_tokens // limits.kv_block_tokens
-    remedies = save_prompt_tokens(cost, cost.least_tokens - pool_tokens, family)
+    remedies = save_prompt_tokens(cost, _likely_tokens(cost) - pool_tokens, family)
     error = GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,
         f"The request needs at least {blocks} KV blocks and the engine has {most} in all, which "

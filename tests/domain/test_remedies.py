@@ -156,3 +156,14 @@ class TestMisfits:
         assert find_misfit(cost_of(text=Bounds.exact(47), n=99), EngineLimits(kv_blocks=100)).shortage == Shortage(
             "kv_blocks", 101, 100, 100, "n"
         )
+
+    def test_the_advice_counts_the_text_as_it_probably_is(self):
+        limits, images = EngineLimits(max_model_len=1_000), [Size(560, 420)] * 4
+        text = Bounds(0, 150, 400)
+        request, plans, _ = request_with(*images)
+        tokens = [QWEN.tokens(size) for size in images]
+        cost = estimate(request, plans, tokens, text=text, output_tokens=64, limits=limits)
+        misfit = find_misfit(cost, limits, QWEN)
+        assert misfit.shortage.deficit == 209
+        assert misfit.remedies.oldest_images == 2
+        assert priced(resized(images, misfit.remedies), text=150).prompt_tokens.expected < 1_000
