@@ -42,6 +42,13 @@ test: lint types imports ## lint, types, imports, then every test that needs no 
 test-real: $(VENV)/.installed $(VLLM_INSTALLED) ## the gateway before a real vLLM (CPU build, tiny random model)
 	VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/real tests/conformance -m real
 
+LONG_EVENTS ?= 1000000
+LONG_SEED ?= 1
+
+.PHONY: test-long
+test-long: $(VENV)/.installed ## a million events before the waiting line, each followed by a check of every rule
+	$(BIN)/python -m tests.support.any_traffic $(LONG_EVENTS) $(LONG_SEED)
+
 .PHONY: system
 system: ## install the Debian packages that tests marked `system` need (root)
 	apt-get update -qq

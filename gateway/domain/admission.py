@@ -1,8 +1,9 @@
 """Admit, wait or refuse: the decision itself.
 
-First come, first served: who comes while others wait, waits behind them, even if it would fit; a head too large for
-what is free waits until it is its turn, alone if need be. Everything is synchronous, so nothing can change between
-looking at the budget and taking from it. The shell around it (ledger/gate.py) wakes the waiters and keeps the clock.
+Who comes while others wait, waits with them; order.py says who is next. One that does not fit is passed by those that
+take nothing of what it is short of, and by others up to its own cost; then by nobody, and it gets in once enough is
+free, alone if need be. Everything is synchronous, so nothing can change between looking at the budget and taking from
+it. The shell around it (ledger/gate.py) wakes the waiters and keeps the clock.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,11 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
 from gateway.domain.promise import DrainRate, Promises, RetryAdvice
 from gateway.domain.quantities import Amounts, Resource
-from gateway.domain.queue import QueuePolicy, Ticket, WaitQueue
+from gateway.domain.queue import QueuePolicy, WaitQueue
+from gateway.domain.ticket import Newcomer, Ticket
+
+# After so many texts that have to wait, no further text is looked at; likewise images, which so never hide a text.
+_MOST_BLOCKED = 8
 
 # Without a queue the resource itself is the reason. Sequences are the engine's places: nowhere left to wait.
 _BUDGET_REASON = {
@@ -64,21 +69,26 @@ class Refusal(NamedTuple):
 
     def _story(self, policy: QueuePolicy) -> str:
         match self.reason:
+            case Reason.SHED_PRIORITY:
+                return f"A more urgent request took the place of this one; {self.queue_depth} others wait."
             case Reason.DEADLINE_PASSED:
                 return f"The request waited for its turn in vain, with {self.queue_depth} others still waiting."
             case Reason.UPSTREAM_BACKPRESSURE:
                 return "The model server turns requests away and this gateway keeps no queue."
             case Reason.QUEUE_BYTES:
                 return f"Waiting requests hold {self.queue_bytes} of {policy.body_bytes} bytes; this one has no room."
-            case Reason.QUEUE_FULL if self.queue_depth >= policy.requests > 0:
-                return f"The queue is full: {self.queue_depth} requests wait."
             case Reason.QUEUE_FULL if policy.requests:
-                return (
-                    f"The queue has no place for this request: {self.queue_depth} of {policy.requests} are taken, "
-                    "and the others are kept for small bodies or promised to clients that were here before."
-                )
+                return self._full_story(policy)
             case _:
                 return "The engine is busy and this gateway keeps no queue."
+
+    def _full_story(self, policy: QueuePolicy) -> str:
+        if self.queue_depth >= policy.requests:
+            return f"The queue is full: {self.queue_depth} requests wait."
+        return (
+            f"The queue has no place for this request: {self.queue_depth} of {policy.requests} are taken, "
+            "and the others are kept for small bodies or promised to clients that were here before."
+        )
 
     def _advice(self) -> str:
         if self.advice.is_promise:
@@ -103,7 +113,18 @@ class AdmissionStatistics:
 class Admission:
     """One line of waiters before one budget. `jitter` gives numbers from 0 to 1."""
 
-    __slots__ = ("_budget", "_drain", "_jitter", "_paused_until", "_policy", "_promises", "_queue", "_short")
+    __slots__ = (
+        "_budget",
+        "_displaced",
+        "_drain",
+        "_jitter",
+        "_just_joined",
+        "_paused_until",
+        "_policy",
+        "_promises",
+        "_queue",
+        "_short",
+    )
 
     def __init__(self, budget: Budget, policy: QueuePolicy, jitter: Callable[[], float]) -> None:
         self._budget = budget
@@ -113,6 +134,8 @@ class Admission:
         self._promises = Promises()
         self._drain = DrainRate()
         self._short = Resource.KV_BLOCKS
+        self._displaced: list[tuple[Ticket, Decision]] = []
+        self._just_joined: Ticket | None = None
         self._paused_until = -inf
 
     @property
@@ -130,51 +153,90 @@ class Admission:
         self._paused_until = max(self._paused_until, until)
 
     def offer(self, ticket: Ticket, now: float) -> Decision:
-        """A request arrives: it holds its amounts now (ADMITTED), stands in line (WAITING), or is refused."""
-        is_expected = ticket.is_return and self._promises.redeem(now)
+        """A request arrives: it holds its amounts now (ADMITTED), stands in line (WAITING), or is refused.
+
+        Call `tick` at once after WAITING: it may fit past the others, or have taken the place of one of them.
+        """
+        is_expected = ticket.is_return and self._promises.redeem(now, ticket.tenant)
         if not self._queue and now >= self._paused_until:
             short = self._budget.try_reserve(ticket.amounts)
             if short is None:
                 return Verdict.ADMITTED
             self._short = short
             if not self._policy.requests:
-                return self._refusal(_BUDGET_REASON[short], ticket.body_bytes, now)
+                return self._refusal(_BUDGET_REASON[short], ticket, now)
         elif not self._policy.requests:
             advice = RetryAdvice(self._paused_until - now, is_promise=True)
             return Refusal(Reason.UPSTREAM_BACKPRESSURE, Resource.SEQUENCES, advice, 0, 0)
-        obstacle = self._obstacle(ticket.body_bytes, now, is_expected=is_expected)
-        if obstacle is not None:
-            return self._refusal(obstacle, ticket.body_bytes, now)
-        self._queue.join(ticket)
+        obstacle = self._obstacle(ticket, now, is_expected=is_expected)
+        if obstacle is None:
+            self._queue.join(ticket)
+        elif (loser := self._queue.displaced_by(ticket)) is not None:
+            self._displace(loser, ticket, now)
+        else:
+            return self._refusal(obstacle, ticket, now)
         self._drain.resume(now)
+        self._just_joined = ticket
         return Verdict.WAITING
 
-    def would_refuse(self, body_bytes: int, now: float, *, is_return: bool = False) -> Refusal | None:
-        """What is certain before the body was read: with others waiting and no room behind them, there is none."""
+    def would_refuse(self, newcomer: Newcomer, now: float) -> Refusal | None:
+        """What is certain before the body was read: with others waiting and no room among them, there is none."""
         if not self._queue:
             return None
-        obstacle = self._obstacle(body_bytes, now, is_expected=is_return and self._promises.is_due(now))
-        return None if obstacle is None else self._refusal(obstacle, body_bytes, now)
+        is_expected = newcomer.is_return and self._promises.is_due(now, newcomer.tenant)
+        obstacle = self._obstacle(newcomer, now, is_expected=is_expected)
+        if obstacle is None or self._queue.displaced_by(newcomer) is not None:
+            return None
+        return self._refusal(obstacle, newcomer, now)
 
     def tick(self, now: float) -> list[tuple[Ticket, Decision]]:
-        """Let in from the head while it fits, refuse whose time is up. Call after every give-back and deadline."""
-        decided: list[tuple[Ticket, Decision]] = []
-        if not self._queue:
-            return decided
+        """Let in who is next while it fits, refuse whose time is up.
+
+        Call after whatever may change that: WAITING, a give-back, more capacity, a withdrawal, a deadline.
+        """
+        decided, self._displaced = self._displaced, []
         while (expired := self._queue.pop_expired(now)) is not None:
-            decided.append((expired, self._refusal(Reason.DEADLINE_PASSED, expired.body_bytes, now)))
-        while now >= self._paused_until and (head := self._queue.head()) is not None:
-            short = self._budget.try_reserve(head.amounts)
-            if short is not None:
-                self._short = short
-                break
-            self._queue.leave(head)
-            self._drain.count(now)
-            decided.append((head, Verdict.ADMITTED))
+            decided.append((expired, self._refusal(Reason.DEADLINE_PASSED, expired, now)))
+        while now >= self._paused_until and (admitted := self._let_in_next(now)) is not None:
+            decided.append((admitted, Verdict.ADMITTED))
+        self._just_joined = None
         if now >= self._paused_until:
             self._paused_until = -inf
         self._pause_if_empty(now)
         return decided
+
+    def _let_in_next(self, now: float) -> Ticket | None:
+        """It left the line and holds its amounts. None: nobody fits who may."""
+        blocked: list[tuple[Ticket, Resource]] = []
+        looks = [_MOST_BLOCKED, _MOST_BLOCKED]
+        for ticket in self._queue.candidates(now):
+            if not looks[ticket.is_image]:
+                continue
+            short = _barrier(ticket, blocked)
+            if short is None:
+                short = self._budget.try_reserve(ticket.amounts)
+            if short is None:
+                self._admit(ticket, [ahead for ahead, missing in blocked if ticket.amounts[missing]], now)
+                return ticket
+            if not blocked:
+                self._short = short
+            blocked.append((ticket, short))
+            looks[ticket.is_image] -= 1
+        return None
+
+    def _admit(self, ticket: Ticket, overtaken: list[Ticket], now: float) -> None:
+        for ahead in overtaken:
+            ahead.overtaken_tokens += ticket.cost_tokens
+        self._queue.admit(ticket, now, in_turn=not overtaken)
+        # The place of one that never stood in line was not one that fell free.
+        if ticket is not self._just_joined:
+            self._drain.count(now)
+
+    def _displace(self, loser: Ticket, newcomer: Ticket, now: float) -> None:
+        self._queue.leave(loser)
+        self._queue.join(newcomer)
+        reason = Reason.SHED_PRIORITY if loser.priority > newcomer.priority else Reason.QUEUE_FULL
+        self._displaced.append((loser, self._refusal(reason, loser, now)))
 
     def withdraw(self, ticket: Ticket, now: float) -> None:
         """The client of a waiting ticket left. Raises KeyError if it does not wait; `tick` then lets the next in."""
@@ -194,15 +256,19 @@ class Admission:
             drain_per_second=self._drain.per_second(now),
         )
 
-    def _obstacle(self, body_bytes: int, now: float, *, is_expected: bool) -> Reason | None:
-        obstacle = self._queue.obstacle(body_bytes)
-        if obstacle is not None or is_expected or not self._promises:
+    def _obstacle(self, newcomer: Ticket | Newcomer, now: float, *, is_expected: bool) -> Reason | None:
+        obstacle = self._queue.obstacle(newcomer.body_bytes)
+        if obstacle is not None or is_expected or not self._promises or self._has_nothing(newcomer):
             return obstacle
         # A newcomer's place must not be one that a promise needs.
         free_after = self._useful_places(now) - 1
         if self._promises.leave_room(now, self._drain.per_second(now), free_after):
             return None
         return Reason.QUEUE_FULL
+
+    def _has_nothing(self, newcomer: Ticket | Newcomer) -> bool:
+        """Its tenant has neither a place nor the promise of one, for requests as urgent as this."""
+        return not self._promises.has(newcomer) and not self._queue.has(newcomer)
 
     def _useful_places(self, now: float) -> int:
         """Free places from which the head is reached before the wait ends; negative: so many are too many."""
@@ -212,11 +278,19 @@ class Admission:
             return free
         return min(free, int(rate * self._policy.wait_seconds) - len(self._queue))
 
-    def _refusal(self, reason: Reason, body_bytes: int, now: float) -> Refusal:
-        missing = max(1 - self._useful_places(now), self._queue.departures_until_room(body_bytes))
-        advice = self._promises.promise(now, self._drain.per_second(now), missing, self._jitter())
+    def _refusal(self, reason: Reason, to: Ticket | Newcomer, now: float) -> Refusal:
+        missing = max(1 - self._useful_places(now), self._queue.departures_until_room(to.body_bytes))
+        advice = self._promises.promise(now, self._drain.per_second(now), missing, self._jitter(), to)
         return Refusal(reason, self._short, advice, len(self._queue), self._queue.body_bytes)
 
     def _pause_if_empty(self, now: float) -> None:
         if not self._queue:
             self._drain.pause(now)
+
+
+def _barrier(ticket: Ticket, blocked: list[tuple[Ticket, Resource]]) -> Resource | None:
+    """What it must leave to one that is ahead of it and short of that; None: it may pass them all."""
+    for ahead, short in blocked:
+        if ticket.amounts[short] and ahead.overtaken_tokens + ticket.cost_tokens > ahead.cost_tokens:
+            return short
+    return None

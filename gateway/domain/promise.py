@@ -3,12 +3,18 @@
 The rate is measured, not assumed: how many a second leave the head of the queue while somebody waits. A promise is a
 due time by which enough will have left, with a margin for chance, for all who were promised earlier and for this one.
 Newcomers may only take places that no promise needs; those who come back as told take theirs. Without that, a place
-that falls free in an overload is gone to the next newcomer long before the client that was told to wait.
+that falls free in an overload is gone to the next newcomer long before the client that was told to wait. But who
+has neither a place nor a promise of one is not bound by those of others: else a tenant with a hundred keeps all out.
 """
 
 from bisect import insort
+from collections import Counter
+from itertools import takewhile
 from math import exp, sqrt
 from typing import NamedTuple
+
+from gateway.domain.priority import Priority
+from gateway.domain.ticket import Newcomer, Ticket
 
 LONGEST_RETRY_SECONDS = 60.0
 
@@ -78,10 +84,16 @@ def departures_to_count_on(places: int) -> float:
     return places + 2.3 * sqrt(places) if places > 0 else 0.0
 
 
-class Promises:
-    """Due times of the places promised and not yet taken."""
+class Promise(NamedTuple):
+    due: float
+    priority: Priority
+    tenant: str
 
-    __slots__ = ("_due",)
+
+class Promises:
+    """The places promised and not yet taken, in the order of their due times."""
+
+    __slots__ = ("_held_by", "_made")
 
     _GRACE_SECONDS = 2.0
     """A client is taken to come back no later than this after its due time; then its place is anyone's."""
@@ -89,12 +101,15 @@ class Promises:
     """Clients' timers and ours may differ by so much."""
 
     def __init__(self) -> None:
-        self._due: list[float] = []
+        self._made: list[Promise] = []
+        self._held_by: Counter[tuple[Priority, str]] = Counter()
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self._made)
 
-    def promise(self, now: float, rate: float | None, missing_places: int, jitter: float) -> RetryAdvice:
+    def promise(
+        self, now: float, rate: float | None, missing_places: int, jitter: float, to: Ticket | Newcomer
+    ) -> RetryAdvice:
         """Promise a place, where one can be expected within 60 s, and keep it.
 
         `missing_places` must fall free beyond those there are before one more waiter has room (negative: so many
@@ -103,23 +118,30 @@ class Promises:
         self._expire(now)
         if not rate:
             return NO_PROMISE
-        needed = departures_to_count_on(len(self._due) + missing_places)
+        needed = departures_to_count_on(len(self._made) + missing_places)
         seconds = max(needed / rate, self._EARLY_SECONDS) * (1.0 + 0.1 * jitter)
         if seconds > LONGEST_RETRY_SECONDS:
             return NO_PROMISE
-        insort(self._due, now + seconds)
+        insort(self._made, Promise(now + seconds, to.priority, to.tenant))
+        self._held_by[to.priority, to.tenant] += 1
         return RetryAdvice(seconds, is_promise=True)
 
-    def redeem(self, now: float) -> bool:
-        """A client says that it comes back: whether a place is kept for it, which then is taken."""
-        is_due = self.is_due(now)
-        if is_due:
-            del self._due[0]
-        return is_due
+    def redeem(self, now: float, tenant: str) -> bool:
+        """A client says that it comes back: whether a place is kept for its tenant, which then is taken."""
+        index = self._first_due(now, tenant)
+        if index is None:
+            return False
+        self._forget([self._made.pop(index)])
+        return True
 
-    def is_due(self, now: float) -> bool:
-        self._expire(now)
-        return bool(self._due) and self._due[0] <= now + self._EARLY_SECONDS
+    def is_due(self, now: float, tenant: str) -> bool:
+        return self._first_due(now, tenant) is not None
+
+    def has(self, newcomer: Ticket | Newcomer) -> bool:
+        """Whether a place is promised to a request of its tenant that is no less urgent."""
+        return any(
+            (priority, newcomer.tenant) in self._held_by for priority in Priority if priority <= newcomer.priority
+        )
 
     def leave_room(self, now: float, rate: float | None, free_places: int) -> bool:
         """Whether the promises can still be kept when only `free_places` are free.
@@ -128,7 +150,7 @@ class Promises:
         may stand, and each due time was chosen so that those before it hold.
         """
         self._expire(now)
-        total = len(self._due)
+        total = len(self._made)
         short = 1
         while free_places + short < total:
             if not self._is_kept(now, rate, free_places + short, short):
@@ -137,13 +159,23 @@ class Promises:
         return free_places >= total or self._is_kept(now, rate, total, total - free_places)
 
     def _is_kept(self, now: float, rate: float | None, rank: int, departures: int) -> bool:
-        due = self._due[max(rank, 1) - 1]
+        due = self._made[max(rank, 1) - 1].due
         return departures_to_count_on(departures) <= (rate or 0.0) * max(0.0, due - now)
 
+    def _first_due(self, now: float, tenant: str) -> int | None:
+        self._expire(now)
+        latest = now + self._EARLY_SECONDS
+        due = takewhile(lambda each: each.due <= latest, self._made)
+        return next((index for index, each in enumerate(due) if each.tenant == tenant), None)
+
     def _expire(self, now: float) -> None:
-        expired = 0
-        for due in self._due:
-            if due + self._GRACE_SECONDS >= now:
-                break
-            expired += 1
-        del self._due[:expired]
+        expired = list(takewhile(lambda each: each.due + self._GRACE_SECONDS < now, self._made))
+        del self._made[: len(expired)]
+        self._forget(expired)
+
+    def _forget(self, gone: list[Promise]) -> None:
+        for each in gone:
+            key = each.priority, each.tenant
+            self._held_by[key] -= 1
+            if not self._held_by[key]:
+                del self._held_by[key]

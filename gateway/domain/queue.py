@@ -1,15 +1,16 @@
-"""The waiting line: who is next, who may still join, whose time is up.
+"""The waiting line: who may still join, who has to make room, whose time is up.
 
-First come, first served. Order and room live here; whether the head fits the engine is admission.py's question.
+Who is next is order.py's, whether it fits the engine admission.py's question.
 """
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from gateway.domain.cost import OutputGrowth, RequestCost
+from gateway.domain.order import Line
 from gateway.domain.outcome import Reason
-from gateway.domain.quantities import Amounts
+from gateway.domain.ticket import Newcomer, Ticket
 
 SMALL_BODY_BYTES = 256 * 1024
 """Bodies up to this size have a quarter of every queue and byte budget to themselves."""
@@ -32,73 +33,45 @@ class QueuePolicy:
         return self.body_bytes - self.body_bytes // 4
 
 
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """One request at admission. Compared by identity: it is the request.
+class _Sums(NamedTuple):
+    """Places and bytes taken, by all and by large bodies."""
 
-    Times are seconds on the caller's clock. `is_return` says that the client comes back after a refusal; `growth`
-    what its answer costs beyond its reservation; `cost_tokens` prompt and reserved answers, for the metrics.
-    """
-
-    amounts: Amounts
-    arrived: float
-    deadline: float
+    requests: int = 0
     body_bytes: int = 0
-    cost_tokens: int = 0
-    growth: OutputGrowth = field(default_factory=OutputGrowth)
-    is_return: bool = False
+    large_requests: int = 0
+    large_bytes: int = 0
 
-    @classmethod
-    def of(cls, cost: RequestCost, arrived: float, wait_seconds: float, *, is_return: bool = False) -> "Ticket":
-        return cls(
-            amounts=cost.amounts,
-            arrived=arrived,
-            deadline=arrived + wait_seconds,
-            body_bytes=cost.body_bytes,
-            cost_tokens=cost.prompt_tokens.expected + cost.output_tokens * cost.answers,
-            growth=cost.growth,
-            is_return=is_return,
-        )
+    def plus(self, body_bytes: int, sign: int = 1) -> "_Sums":
+        """With one such body more, or less."""
+        more = sign * body_bytes
+        if body_bytes <= SMALL_BODY_BYTES:
+            return self._replace(requests=self.requests + sign, body_bytes=self.body_bytes + more)
+        return _Sums(self.requests + sign, self.body_bytes + more, self.large_requests + sign, self.large_bytes + more)
 
 
 class WaitQueue:
-    """Tickets in the order in which they came, within the bounds of a policy.
+    """Tickets that wait, within the bounds of a policy.
 
     Large bodies may fill three quarters of the places and bytes; one that is larger than that may wait when no other
     large one does.
     """
 
-    __slots__ = (
-        "_body_bytes",
-        "_by_deadline",
-        "_cost_tokens",
-        "_joined",
-        "_large_bytes",
-        "_large_count",
-        "_policy",
-        "_waiting",
-    )
+    __slots__ = ("_by_deadline", "_cost_tokens", "_line", "_policy", "_sums")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self._policy = policy
-        self._waiting: OrderedDict[Ticket, int] = OrderedDict()
+        self._line = Line()
         # The number breaks ties between deadlines, so that tickets are never compared.
         self._by_deadline: list[tuple[float, int, Ticket]] = []
-        self._joined = 0
-        self._body_bytes = 0
+        self._sums = _Sums()
         self._cost_tokens = 0
-        self._large_count = 0
-        self._large_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __contains__(self, ticket: Ticket) -> bool:
-        return ticket in self._waiting
+        return len(self._by_deadline)
 
     @property
     def body_bytes(self) -> int:
-        return self._body_bytes
+        return self._sums.body_bytes
 
     @property
     def cost_tokens(self) -> int:
@@ -108,45 +81,58 @@ class WaitQueue:
     def next_deadline(self) -> float | None:
         return self._by_deadline[0][0] if self._by_deadline else None
 
-    def head(self) -> Ticket | None:
-        return next(iter(self._waiting), None)
+    def candidates(self, now: float) -> Iterator[Ticket]:
+        """Who may be let in, the next one first; nobody may join or leave meanwhile."""
+        return self._line.candidates(now)
+
+    def has(self, newcomer: Ticket | Newcomer) -> bool:
+        """Whether one of its tenant waits that is no less urgent."""
+        return self._line.has(newcomer)
 
     def obstacle(self, body_bytes: int) -> Reason | None:
         """Why a request with such a body cannot join; None if it can."""
-        policy = self._policy
-        is_large = body_bytes > SMALL_BODY_BYTES
-        if len(self._waiting) >= policy.requests or (is_large and self._large_count >= policy.large_requests):
-            return Reason.QUEUE_FULL
-        if self._excess_bytes(body_bytes) > 0:
-            return Reason.QUEUE_BYTES
-        if is_large and self._large_bytes and self._large_bytes + body_bytes > policy.large_body_bytes:
-            return Reason.QUEUE_BYTES
-        return None
+        return self._violation(self._sums.plus(body_bytes))
 
     @property
     def free_places(self) -> int:
-        return self._policy.requests - len(self._waiting)
+        return self._policy.requests - len(self)
 
     def departures_until_room(self, body_bytes: int) -> int:
         """How many must leave before a request with such a body can join, were they all of the mean size."""
         policy = self._policy
-        excesses = [(1 - self.free_places, len(self._waiting)), (self._excess_bytes(body_bytes), self._body_bytes)]
+        limits = [policy.requests, policy.body_bytes]
         if body_bytes > SMALL_BODY_BYTES:
-            excesses.append((self._large_count + 1 - policy.large_requests, self._large_count))
-            excesses.append((self._large_bytes + body_bytes - policy.large_body_bytes, self._large_bytes))
-        return max(-(-excess * len(self._waiting) // held) if excess > 0 and held else 0 for excess, held in excesses)
+            limits += policy.large_requests, policy.large_body_bytes
+        needs = zip(self._sums.plus(body_bytes), limits, self._sums, strict=False)
+        return max(
+            -((limit - wanted) * len(self) // held) if wanted > limit and held else 0 for wanted, limit, held in needs
+        )
 
     def join(self, ticket: Ticket) -> None:
-        self._joined += 1
-        self._waiting[ticket] = self._joined
-        insort(self._by_deadline, (ticket.deadline, self._joined, ticket))
-        self._account(ticket, 1)
+        insort(self._by_deadline, (ticket.deadline, self._line.join(ticket), ticket))
+        self._sums = self._sums.plus(ticket.body_bytes)
+        self._cost_tokens += ticket.cost_tokens
 
     def leave(self, ticket: Ticket) -> None:
         """Raises KeyError if it does not wait."""
-        number = self._waiting.pop(ticket)
-        del self._by_deadline[bisect_left(self._by_deadline, (ticket.deadline, number))]
-        self._account(ticket, -1)
+        self._forget(ticket, self._line.leave(ticket))
+
+    def admit(self, ticket: Ticket, now: float, *, in_turn: bool) -> None:
+        """It leaves for the engine; `in_turn` unless it takes what one that was passed over is short of."""
+        self._forget(ticket, self._line.admit(ticket, now, in_turn=in_turn))
+
+    def displaced_by(self, newcomer: Ticket | Newcomer) -> Ticket | None:
+        """Who makes room for one that cannot join; None: nobody has to, or it would not be enough.
+
+        The newest of the lowest class below the newcomer's; else, where its tenant has less than its share of the
+        places of its class, the newest of the tenant that is furthest above.
+        """
+
+        def is_enough(loser: Ticket) -> bool:
+            return self._violation(self._sums.plus(loser.body_bytes, -1).plus(newcomer.body_bytes)) is None
+
+        lower = self._line.newest_below(newcomer.priority, is_enough)
+        return self._line.newest_of_the_greediest(newcomer, is_enough) if lower is None else lower
 
     def pop_expired(self, now: float) -> Ticket | None:
         """Take out the ticket whose deadline passed first, if any has."""
@@ -156,12 +142,16 @@ class WaitQueue:
         self.leave(ticket)
         return ticket
 
-    def _excess_bytes(self, body_bytes: int) -> int:
-        return self._body_bytes + body_bytes - self._policy.body_bytes
+    def _violation(self, sums: _Sums) -> Reason | None:
+        """Which bound of the policy would be broken."""
+        policy = self._policy
+        if sums.requests > policy.requests or sums.large_requests > policy.large_requests:
+            return Reason.QUEUE_FULL
+        if sums.body_bytes > policy.body_bytes:
+            return Reason.QUEUE_BYTES
+        return Reason.QUEUE_BYTES if sums.large_requests > 1 and sums.large_bytes > policy.large_body_bytes else None
 
-    def _account(self, ticket: Ticket, sign: int) -> None:
-        self._body_bytes += sign * ticket.body_bytes
-        self._cost_tokens += sign * ticket.cost_tokens
-        if ticket.body_bytes > SMALL_BODY_BYTES:
-            self._large_count += sign
-            self._large_bytes += sign * ticket.body_bytes
+    def _forget(self, ticket: Ticket, number: int) -> None:
+        del self._by_deadline[bisect_left(self._by_deadline, (ticket.deadline, number))]
+        self._sums = self._sums.plus(ticket.body_bytes, -1)
+        self._cost_tokens -= ticket.cost_tokens

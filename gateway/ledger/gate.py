@@ -13,7 +13,8 @@ from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Ending
 from gateway.domain.quantities import Amounts, Resource
-from gateway.domain.queue import QueuePolicy, Ticket
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.base import Ledger
 from gateway.ledger.timing import CallLater, Timer
 
@@ -163,9 +164,9 @@ class Gate:
             self._timer = None
         await self._ledger.stop()
 
-    def refuse_if_full(self, body_bytes: int, *, is_return: bool = False) -> None:
+    def refuse_if_full(self, newcomer: Newcomer) -> None:
         """For the door, before the body is read. Raises GatewayError 429 where waiting is already impossible."""
-        refusal = self._admission.would_refuse(body_bytes, self._clock(), is_return=is_return)
+        refusal = self._admission.would_refuse(newcomer, self._clock())
         if refusal is not None:
             raise refusal.error(self._admission.policy)
 
@@ -186,7 +187,7 @@ class Gate:
 
     async def _decided(self, ticket: Ticket) -> Decision:
         waiter = self._waiters[ticket] = _Waiter(asyncio.get_running_loop().create_future())
-        self._arm()
+        self.wake()
         try:
             await waiter.future
         except BaseException:

@@ -12,8 +12,8 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
-from gateway.domain.queue import Ticket
 from gateway.domain.request import VisionRequest
+from gateway.domain.ticket import Newcomer, Ticket
 from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
@@ -108,7 +108,7 @@ async def spare_known_images(
     """Before step 6: images that the engine knows are not charged again. Each is hashed for that, which reads all its
     bytes: so not before it is looked whether the request could at least wait. Raises GatewayError 429.
     """
-    parts.gate.refuse_if_full(exchange.body_bytes, is_return=exchange.is_return)
+    parts.gate.refuse_if_full(Newcomer(exchange.body_bytes, exchange.is_return))
     digests = [await parts.images.digest(source.url.file) for source in plan.sources]
     sources = tuple(source._replace(digest=digest) for source, digest in zip(plan.sources, digests, strict=True))
     exchange.sent_images = tuple(zip(digests, (image.target for image in plan.plans), strict=True))

@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
+from gateway.domain.ticket import Newcomer
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline import settle
 from gateway.pipeline.exchange import Exchange, Parts
@@ -118,7 +119,7 @@ class Proxy:
         refuse_media_type(arrival)
         refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
-        self._parts.gate.refuse_if_full(arrival.content_length or 0, is_return=exchange.is_return)
+        self._parts.gate.refuse_if_full(Newcomer(arrival.content_length or 0, exchange.is_return))
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it

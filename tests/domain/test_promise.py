@@ -2,7 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.domain.priority import Priority
 from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, departures_to_count_on
+from gateway.domain.ticket import Newcomer
+
+ANYBODY = Newcomer()
 
 
 class TestDrainRate:
@@ -55,48 +59,48 @@ class TestDrainRate:
 
 class TestPromises:
     def test_no_promise_without_a_rate(self):
-        assert Promises().promise(0.0, None, 1, 0.0) == NO_PROMISE
-        assert Promises().promise(0.0, 0.0, 1, 0.0) == NO_PROMISE
+        assert Promises().promise(0.0, None, 1, 0.0, ANYBODY) == NO_PROMISE
+        assert Promises().promise(0.0, 0.0, 1, 0.0, ANYBODY) == NO_PROMISE
         assert NO_PROMISE == (60.0, False)
 
     def test_the_first_place_after_as_many_left_as_surely_free_one(self):
-        advice = Promises().promise(0.0, 2.0, 1, jitter=0.0)
+        advice = Promises().promise(0.0, 2.0, 1, jitter=0.0, to=ANYBODY)
         assert advice == (departures_to_count_on(1) / 2.0, True)
 
     def test_places_already_promised_come_first(self):
         promises = Promises()
-        seconds = [promises.promise(0.0, 2.0, 1, 0.0).seconds for _ in range(10)]
+        seconds = [promises.promise(0.0, 2.0, 1, 0.0, ANYBODY).seconds for _ in range(10)]
         assert seconds == sorted(set(seconds))
         assert seconds[-1] == departures_to_count_on(10) / 2.0
 
     def test_free_places_make_it_sooner_but_never_now(self):
-        assert Promises().promise(0.0, 2.0, -5, 0.0).seconds == 0.05
+        assert Promises().promise(0.0, 2.0, -5, 0.0, ANYBODY).seconds == 0.05
 
     def test_jitter_adds_up_to_a_tenth(self):
-        sooner, later = (Promises().promise(0.0, 2.0, 1, jitter).seconds for jitter in (0.0, 1.0))
+        sooner, later = (Promises().promise(0.0, 2.0, 1, jitter, ANYBODY).seconds for jitter in (0.0, 1.0))
         assert later == pytest.approx(1.1 * sooner)
 
     def test_none_beyond_a_minute(self):
         promises = Promises()
-        assert promises.promise(0.0, 2.0, 200, 0.0) == NO_PROMISE
+        assert promises.promise(0.0, 2.0, 200, 0.0, ANYBODY) == NO_PROMISE
         assert len(promises) == 0
 
     def test_who_comes_back_in_time_takes_the_place(self):
         promises = Promises()
-        due = promises.promise(0.0, 2.0, 1, 0.0).seconds
-        assert not promises.redeem(due - 0.1)
-        assert promises.redeem(due)
-        assert not promises.redeem(due)
+        due = promises.promise(0.0, 2.0, 1, 0.0, ANYBODY).seconds
+        assert not promises.redeem(due - 0.1, "")
+        assert promises.redeem(due, "")
+        assert not promises.redeem(due, "")
 
     def test_who_comes_too_late_does_not(self):
         promises = Promises()
-        due = promises.promise(0.0, 2.0, 1, 0.0).seconds
-        assert not promises.redeem(due + 2.1)
+        due = promises.promise(0.0, 2.0, 1, 0.0, ANYBODY).seconds
+        assert not promises.redeem(due + 2.1, "")
         assert len(promises) == 0
 
     def test_newcomers_may_take_what_no_promise_needs(self):
         promises = Promises()
-        due = promises.promise(0.0, 2.0, 1, 0.0).seconds
+        due = promises.promise(0.0, 2.0, 1, 0.0, ANYBODY).seconds
         assert promises.leave_room(0.0, 2.0, free_places=1)
         assert promises.leave_room(0.0, 2.0, free_places=0)
         assert not promises.leave_room(due - 0.5, 2.0, free_places=0)
@@ -106,16 +110,39 @@ class TestPromises:
     def test_the_last_of_many_promises_counts_too(self):
         promises = Promises()
         for _ in range(10):
-            promises.promise(0.0, 2.0, 1, 0.0)
+            promises.promise(0.0, 2.0, 1, 0.0, ANYBODY)
         assert promises.leave_room(0.0, 2.0, free_places=0)
         assert not promises.leave_room(0.0, 2.0, free_places=-1)
         assert not promises.leave_room(0.0, 1.0, free_places=5)
         assert promises.leave_room(0.0, 1.0, free_places=9)
 
+    def test_a_place_is_kept_for_the_tenant_to_which_it_was_promised(self):
+        promises = Promises()
+        advice = [promises.promise(0.0, 2.0, 1, 0.0, Newcomer(tenant=tenant)) for tenant in ("a", "b", "a")]
+        due = advice[-1].seconds
+        assert not promises.is_due(due, "c")
+        assert promises.redeem(due, "b")
+        assert not promises.redeem(due, "b")
+        assert (promises.has(Newcomer(tenant="a")), promises.has(Newcomer(tenant="b")), len(promises)) == (
+            True,
+            False,
+            2,
+        )
+        assert promises.redeem(due, "a")
+        assert promises.has(Newcomer(tenant="a"))
+        assert not promises.is_due(due + 60.0, "a")
+        assert not promises.has(Newcomer(tenant="a"))
+
+    def test_a_more_urgent_request_of_the_tenant_was_promised_nothing(self):
+        promises = Promises()
+        promises.promise(0.0, 2.0, 1, 0.0, Newcomer(priority=Priority.DEFAULT))
+        has = [promises.has(Newcomer(priority=priority)) for priority in Priority]
+        assert has == [False, False, True, True]
+
     @given(rate=st.floats(0.1, 100), missing=st.integers(-20, 100), jitter=st.floats(0, 1), refused=st.integers(1, 80))
     def test_promises_are_within_a_minute_and_in_order(self, rate, missing, jitter, refused):
         promises = Promises()
-        advice = [promises.promise(7.0, rate, missing, jitter) for _ in range(refused)]
+        advice = [promises.promise(7.0, rate, missing, jitter, ANYBODY) for _ in range(refused)]
         kept = [each.seconds for each in advice if each.is_promise]
         assert kept == sorted(kept)
         assert len(promises) == len(kept)

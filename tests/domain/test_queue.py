@@ -2,17 +2,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.domain.cost import EngineLimits, estimate
 from gateway.domain.outcome import Reason
-from gateway.domain.quantities import Amounts, Bounds
-from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy, Ticket, WaitQueue
-from gateway.domain.request import VisionRequest
+from gateway.domain.priority import Priority
+from gateway.domain.quantities import Amounts
+from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy, WaitQueue
+from gateway.domain.ticket import Newcomer, Ticket
 
 LARGE = SMALL_BODY_BYTES + 1
 
 
-def ticket(body_bytes=100, deadline=30.0) -> Ticket:
-    return Ticket(Amounts(sequences=1), 0.0, deadline, body_bytes=body_bytes, cost_tokens=7)
+def ticket(body_bytes=100, deadline=30.0, **fields) -> Ticket:
+    return Ticket(Amounts(sequences=1), 0.0, deadline, body_bytes=body_bytes, cost_tokens=7, **fields)
 
 
 def queue_with(*tickets, **policy) -> WaitQueue:
@@ -25,13 +25,11 @@ def queue_with(*tickets, **policy) -> WaitQueue:
 def test_first_come_first_served():
     first, second = ticket(), ticket()
     queue = queue_with(first, second)
-    assert queue.head() is first
+    assert list(queue.candidates(0.0)) == [first, second]
     queue.leave(first)
-    assert queue.head() is second
-    assert first not in queue
-    assert second in queue
+    assert list(queue.candidates(0.0)) == [second]
     queue.leave(second)
-    assert queue.head() is None
+    assert list(queue.candidates(0.0)) == []
 
 
 def test_leaving_twice_is_an_error():
@@ -46,7 +44,7 @@ def test_equal_tickets_are_still_two():
     one, other = ticket(), ticket()
     queue = queue_with(one, other)
     queue.leave(other)
-    assert queue.head() is one
+    assert list(queue.candidates(0.0)) == [one]
 
 
 def test_deadlines_pass_in_their_own_order():
@@ -57,7 +55,7 @@ def test_deadlines_pass_in_their_own_order():
     assert queue.pop_expired(20.0) is early
     assert queue.pop_expired(20.0) is middle
     assert queue.pop_expired(20.0) is None
-    assert queue.head() is late
+    assert list(queue.candidates(20.0)) == [late]
     assert queue.pop_expired(30.0) is late
     assert queue.next_deadline is None
     assert queue.pop_expired(99.0) is None
@@ -117,14 +115,46 @@ def test_departures_until_a_large_one_left():
     assert crowd.departures_until_room(LARGE) == 1
 
 
-def test_what_a_ticket_takes_from_the_cost():
-    request = VisionRequest("m", n=2, prompt_token_ids=100)
-    cost = estimate(request, (), (), text=Bounds.exact(20), output_tokens=16, limits=EngineLimits(), body_bytes=3_000)
-    made = Ticket.of(cost, arrived=5.0, wait_seconds=30.0, is_return=True)
-    assert made.amounts == cost.amounts
-    assert made.growth == cost.growth
-    assert (made.arrived, made.deadline, made.body_bytes, made.cost_tokens) == (5.0, 35.0, 3_000, 152)
-    assert made.is_return
+def test_admission_takes_it_out_of_the_sums_too():
+    first, second = ticket(), ticket(LARGE, deadline=10.0)
+    queue = queue_with(first, second)
+    queue.admit(second, 1.0, in_turn=False)
+    assert (len(queue), queue.body_bytes, queue.cost_tokens, queue.next_deadline) == (1, 100, 7, 30.0)
+    with pytest.raises(KeyError):
+        queue.admit(second, 1.0, in_turn=True)
+
+
+class TestWhoMakesRoom:
+    """Places that are short only for large bodies come free only where a large one goes; so do bytes."""
+
+    def test_large_places(self):
+        large = [ticket(LARGE, priority=Priority.BATCH) for _ in range(3)]
+        queue = queue_with(*large, ticket(priority=Priority.BATCH), requests=4)
+        assert queue.displaced_by(Newcomer(LARGE)) is large[-1]
+
+    def test_a_place_of_a_small_one_where_large_ones_have_places_left(self):
+        small = ticket(priority=Priority.BATCH)
+        queue = queue_with(*[ticket(LARGE) for _ in range(2)], ticket(), small, requests=4)
+        assert queue.displaced_by(Newcomer(LARGE)) is small
+
+    def test_a_small_one_displaces_a_large_one(self):
+        large = ticket(LARGE, priority=Priority.BATCH)
+        queue = queue_with(ticket(priority=Priority.BATCH), large, requests=2)
+        assert queue.displaced_by(Newcomer(100)) is large
+
+    def test_bytes(self):
+        bodies = [ticket(size, tenant="greedy") for size in (500, 300, 200)]
+        queue = queue_with(*bodies, body_bytes=1_000)
+        assert queue.displaced_by(Newcomer(200, tenant="polite")) is bodies[2]
+        assert queue.displaced_by(Newcomer(300, tenant="polite")) is bodies[1]
+        assert queue.displaced_by(Newcomer(501, tenant="polite")) is None
+
+    def test_the_large_share_of_the_bytes(self):
+        bodies = [ticket(size, tenant="greedy") for size in (2 * LARGE, LARGE)]
+        queue = queue_with(*bodies, ticket(100, tenant="greedy"), body_bytes=4 * LARGE)
+        assert queue.displaced_by(Newcomer(LARGE, tenant="polite")) is bodies[1]
+        assert queue.displaced_by(Newcomer(2 * LARGE, tenant="polite")) is bodies[0]
+        assert queue.displaced_by(Newcomer(3 * LARGE, tenant="polite")) is None
 
 
 @settings(max_examples=40)
@@ -144,7 +174,7 @@ def test_the_sums_are_those_of_the_tickets(joins, data):
         elif waiting:
             queue.leave(waiting.pop(data.draw(st.integers(0, len(waiting) - 1))))
         large = [each.body_bytes for each in waiting if each.body_bytes > SMALL_BODY_BYTES]
-        assert queue.head() is (waiting[0] if waiting else None)
+        assert next(queue.candidates(0.0), None) is (waiting[0] if waiting else None)
         assert len(queue) == len(waiting) <= policy.requests
         assert queue.body_bytes == sum(each.body_bytes for each in waiting) <= policy.body_bytes
         assert queue.cost_tokens == 7 * len(waiting)

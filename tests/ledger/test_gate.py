@@ -6,8 +6,10 @@ import pytest
 from gateway.domain.cost import OutputGrowth
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Ending, Reason
+from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
-from gateway.domain.queue import QueuePolicy, Ticket
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
 
@@ -24,9 +26,9 @@ def gate_with(clock, **policy) -> Gate:
     return Gate(ledger, QueuePolicy(**policy), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 
-def ticket(clock, blocks=10, *, wait=30.0, encoder=0, pixels=0, reserved_tokens=64) -> Ticket:
-    amounts = Amounts(blocks, 1, encoder, pixels)
-    return Ticket(amounts, clock.now, clock.now + wait, body_bytes=100, growth=OutputGrowth(reserved_tokens))
+def ticket(clock, blocks=10, *, wait=30.0, encoder=0, pixels=0, reserved_tokens=64, **fields) -> Ticket:
+    amounts, growth = Amounts(blocks, 1, encoder, pixels), OutputGrowth(reserved_tokens)
+    return Ticket(amounts, clock.now, clock.now + wait, body_bytes=100, growth=growth, **fields)
 
 
 def held(gate) -> tuple[int, ...]:
@@ -98,18 +100,37 @@ class TestAdmission:
 
     async def test_a_full_queue_refuses_here_and_at_the_door(self, clock):
         gate = gate_with(clock, requests=1)
-        gate.refuse_if_full(100)
+        gate.refuse_if_full(Newcomer(100))
         first = await gate.admit(ticket(clock))
-        gate.refuse_if_full(100)
+        gate.refuse_if_full(Newcomer(100))
         task = await waiting(gate, ticket(clock))
         with pytest.raises(GatewayError, match="The queue is full: 1 requests wait") as caught:
             await gate.admit(ticket(clock))
         assert (caught.value.status, caught.value.reason) == (429, Reason.QUEUE_FULL)
         with pytest.raises(GatewayError, match="The queue is full"):
-            gate.refuse_if_full(100)
+            gate.refuse_if_full(Newcomer(100))
         first.close(Ending.DONE)
         (await task).close(Ending.DONE)
-        gate.refuse_if_full(100)
+        gate.refuse_if_full(Newcomer(100))
+
+    async def test_what_fits_past_the_line_is_let_in_when_it_comes(self, gate, clock):
+        image = await gate.admit(ticket(clock, 1, encoder=900, pixels=MEGAPIXEL))
+        task = await waiting(gate, ticket(clock, 1, encoder=900, pixels=MEGAPIXEL))
+        text = await gate.admit(ticket(clock, 1))
+        assert text.queue_seconds == 0.0
+        image.close(Ending.DONE)
+        assert (await task).held.encoder_tokens == 900
+
+    async def test_who_loses_his_place_is_told_at_once(self, clock):
+        gate = gate_with(clock, requests=1)
+        holder = await gate.admit(ticket(clock))
+        loser = await waiting(gate, ticket(clock, priority=Priority.BATCH))
+        winner = asyncio.create_task(gate.admit(ticket(clock)))
+        with pytest.raises(GatewayError, match="A more urgent request took the place") as caught:
+            await loser
+        assert (caught.value.status, caught.value.reason) == (429, Reason.SHED_PRIORITY)
+        holder.close(Ending.DONE)
+        assert (await winner).held == Amounts(10, 1)
 
     async def test_more_capacity_wakes_waiters(self, gate, clock):
         await gate.admit(ticket(clock))
@@ -122,7 +143,7 @@ class TestClientLeft:
     async def test_in_line_it_leaves_no_trace_and_makes_way(self, gate, clock):
         await gate.admit(ticket(clock, 6))
         head = await waiting(gate, ticket(clock, 9))
-        second = await waiting(gate, ticket(clock, 4))
+        second = await waiting(gate, ticket(clock, 4, cost_tokens=2))
         head.cancel()
         lease = await second
         assert head.cancelled()

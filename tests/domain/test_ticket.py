@@ -1,0 +1,44 @@
+from gateway.domain.cost import EngineLimits, estimate
+from gateway.domain.priority import Priority
+from gateway.domain.quantities import Amounts, Bounds
+from gateway.domain.request import VisionRequest
+from gateway.domain.ticket import Newcomer, Ticket
+
+
+def cost_of(request, text_tokens, output_tokens):
+    text = Bounds.exact(text_tokens)
+    limits = EngineLimits()
+    return estimate(request, (), (), text=text, output_tokens=output_tokens, limits=limits, body_bytes=3_000)
+
+
+def test_what_a_ticket_takes_from_the_cost():
+    cost = cost_of(VisionRequest("m", n=2, prompt_token_ids=100), text_tokens=20, output_tokens=16)
+    made = Ticket.of(cost, arrived=5.0, wait_seconds=30.0, is_return=True)
+    assert (made.amounts, made.growth) == (cost.amounts, cost.growth)
+    assert (made.arrived, made.deadline, made.body_bytes, made.cost_tokens) == (5.0, 35.0, 3_000, 152)
+    assert made.is_return
+    assert (made.priority, made.tenant, made.weight) == (Priority.DEFAULT, "", 1.0)
+
+
+def test_whose_it_is_and_how_urgent():
+    cost = cost_of(VisionRequest("m"), text_tokens=20, output_tokens=16)
+    made = Ticket.of(cost, 5.0, 30.0, priority=Priority.BATCH, tenant="lab", weight=2.0)
+    assert (made.priority, made.tenant, made.weight) == (Priority.BATCH, "lab", 2.0)
+
+
+def test_an_empty_prompt_costs_a_token():
+    assert Ticket.of(cost_of(VisionRequest("m"), text_tokens=0, output_tokens=0), 0.0, 30.0).cost_tokens == 1
+
+
+def test_texts_and_images_of_a_tenant_are_two_flows():
+    assert Ticket(Amounts(1, 1), 0.0, 30.0, tenant="lab").flow == ("lab", False)
+    assert Ticket(Amounts(1, 1, 256, 50_000), 0.0, 30.0, tenant="lab").flow == ("lab", True)
+
+
+def test_equal_tickets_are_two_requests():
+    assert Ticket(Amounts(1), 0.0, 30.0) != Ticket(Amounts(1), 0.0, 30.0)
+
+
+def test_a_newcomer_is_taken_for_the_most_ordinary_ticket():
+    ordinary = Ticket(Amounts(), 0.0, 30.0)
+    assert all(getattr(ordinary, name) == value for name, value in Newcomer()._asdict().items())

@@ -1,0 +1,271 @@
+"""Any traffic before one budget, and what must hold whatever comes: driven by hypothesis, or by dice a million times.
+
+The rules are read off the outside where they can be: what is held, who waits, in which order the line would be looked
+at in the moment in which somebody is let in.
+"""
+
+import random
+import sys
+
+from gateway.domain.admission import Admission, Refusal, Verdict
+from gateway.domain.holdings import Holdings
+from gateway.domain.order import AGED_EVERY, AGING_SECONDS
+from gateway.domain.outcome import Reason
+from gateway.domain.priority import Priority
+from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
+from gateway.domain.ticket import Newcomer, Ticket
+
+CAPACITY = (20, 4, None, 9)
+WEIGHTS = {"a": 1.0, "b": 1.0, "c": 4.0}
+BODY_BYTES = (100, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 2 * SMALL_BODY_BYTES)
+
+
+class WatchedHoldings(Holdings):
+    """Tells of every reservation before it is made."""
+
+    def __init__(self, traffic: "AnyTraffic") -> None:
+        super().__init__(CAPACITY)
+        self.traffic = traffic
+
+    def try_reserve(self, amounts: Amounts) -> Resource | None:
+        if self.shortage(amounts) is None:
+            self.traffic.check_before_admission(amounts)
+        return super().try_reserve(amounts)
+
+
+class AnyTraffic:
+    """Requests that come, wait, leave and end; every method is an event, after which `check` must pass."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.policy = QueuePolicy(requests=8, body_bytes=9 * SMALL_BODY_BYTES)
+        self.holdings = WatchedHoldings(self)
+        self.door = Admission(self.holdings, self.policy, jitter=lambda: 0.5)
+        self.waiting: list[Ticket] = []
+        self.inside: list[Ticket] = []
+        self.overtaken: dict[Ticket, int] = {}
+        self.past_the_oldest = 0
+        self.admitted = self.displaced = self.expired = self.refused = self.left = self.overtakings = 0
+
+    def arrive(
+        self,
+        *,
+        blocks: int,
+        sequences: int,
+        pixels: int,
+        cost: int,
+        wait: float,
+        body_bytes: int,
+        tenant: str,
+        priority: Priority,
+        is_return: bool,
+    ) -> None:
+        one = Ticket(
+            Amounts(blocks, sequences, pixels, pixels),
+            self.now,
+            self.now + wait,
+            body_bytes,
+            cost,
+            is_return=is_return,
+            priority=priority,
+            tenant=tenant,
+            weight=WEIGHTS[tenant],
+        )
+        at_the_door = Newcomer(body_bytes, is_return, priority, tenant, WEIGHTS[tenant])
+        if (refusal := self.door.would_refuse(at_the_door, self.now)) is not None:
+            self.turned_away(refusal)
+            return
+        decision = self.door.offer(one, self.now)
+        if decision is Verdict.WAITING:
+            self.waiting.append(one)
+            self.overtaken[one] = 0
+            self.tick(newcomer=one)
+        elif decision is Verdict.ADMITTED:
+            assert not self.waiting
+            self.inside.append(one)
+            self.admitted += 1
+        else:
+            self.turned_away(decision)
+
+    def turned_away(self, refusal: Refusal) -> None:
+        """Not unless others wait, or were promised the places that there are."""
+        assert self.waiting or self.door.statistics(self.now).promised
+        assert 0.0 < refusal.advice.seconds <= 60.0
+        self.refused += 1
+
+    def end(self, index: int) -> None:
+        self.door.give_back(self.inside.pop(index % len(self.inside)).amounts)
+        self.tick()
+
+    def client_leaves(self, index: int) -> None:
+        gone = self.waiting.pop(index % len(self.waiting))
+        self.door.withdraw(gone, self.now)
+        del self.overtaken[gone]
+        self.left += 1
+        self.tick()
+
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.tick()
+
+    def tick(self, newcomer: Ticket | None = None) -> None:
+        before = list(self.waiting)
+        for each, decision in self.door.tick(self.now):
+            self.waiting.remove(each)
+            del self.overtaken[each]
+            if decision is Verdict.ADMITTED:
+                self.inside.append(each)
+                self.admitted += 1
+            elif decision.reason is Reason.DEADLINE_PASSED:
+                assert each.deadline <= self.now
+                self.expired += 1
+            else:
+                check_displacement(each, newcomer, decision.reason, before)
+                self.displaced += 1
+
+    def line(self) -> list[Ticket]:
+        return list(self.door._queue.candidates(self.now))
+
+    def check_before_admission(self, amounts: Amounts) -> None:
+        """Somebody fits and is about to be let in: past whom, and may it?"""
+        line = self.line()
+        if not line:
+            return
+        admitted = next(each for each in line if each.amounts is amounts)
+        first, short = line[0], self.holdings.shortage(line[0].amounts)
+        if admitted is not first:
+            assert short is not None, "the next one fits"
+            self.overtakings += 1
+        for ahead in line[: line.index(admitted)]:
+            assert ahead.overtaken_tokens <= ahead.cost_tokens
+        if short is not None and amounts[short]:
+            self.overtaken[first] += admitted.cost_tokens
+            assert self.overtaken[first] <= first.overtaken_tokens + admitted.cost_tokens <= first.cost_tokens
+        self.check_aging(first)
+
+    def check_aging(self, first: Ticket) -> None:
+        """At most three in a row are let in while the one that waited longest, and too long, is not the next."""
+        oldest = min(each.arrived for each in self.door_waiting())
+        is_late = self.now - oldest >= AGING_SECONDS and first.arrived > oldest
+        self.past_the_oldest = self.past_the_oldest + 1 if is_late else 0
+        assert self.past_the_oldest < AGED_EVERY
+
+    def door_waiting(self) -> list[Ticket]:
+        return [entry[2] for entry in self.door._queue._by_deadline]
+
+    def check(self) -> None:
+        self.check_books()
+        self.check_bounds()
+        self.check_that_nobody_waits_for_nothing()
+
+    def check_books(self) -> None:
+        held = self.holdings.statistics().held
+        assert held == tuple(sum(each.amounts[resource] for each in self.inside) for resource in Resource)
+        for resource in Resource:
+            capacity = CAPACITY[resource]
+            if capacity is not None and held[resource] > capacity:
+                assert sum(bool(each.amounts[resource]) for each in self.inside) == 1
+        statistics = self.door.statistics(self.now)
+        assert statistics.queue_depth == len(self.waiting)
+        assert statistics.queue_bytes == sum(each.body_bytes for each in self.waiting)
+        assert statistics.queue_cost_tokens == sum(each.cost_tokens for each in self.waiting)
+        assert self.door.next_deadline == min((each.deadline for each in self.waiting), default=None)
+
+    def check_bounds(self) -> None:
+        large = [each.body_bytes for each in self.waiting if each.body_bytes > SMALL_BODY_BYTES]
+        assert len(self.waiting) <= self.policy.requests
+        assert len(large) <= self.policy.large_requests
+        assert sum(each.body_bytes for each in self.waiting) <= self.policy.body_bytes
+        assert len(large) <= 1 or sum(large) <= self.policy.large_body_bytes
+        assert all(each.overtaken_tokens <= each.cost_tokens for each in self.waiting)
+
+    def check_that_nobody_waits_for_nothing(self) -> None:
+        """The next is short of something; and no text fits where only images are short, of what texts never take."""
+        line = self.line()
+        assert set(line) == set(self.waiting)
+        shortages = [self.holdings.shortage(each.amounts) for each in line]
+        assert not line or shortages[0] is not None
+        for position, (each, short) in enumerate(zip(line, shortages, strict=True)):
+            if short is None and not each.is_image:
+                assert set(shortages[:position]) - {None, Resource.PREPROCESS_PIXELS}
+
+    @property
+    def summary(self) -> str:
+        return (
+            f"{self.admitted} admitted ({self.overtakings} past others), {self.displaced} displaced, "
+            f"{self.expired} waited in vain, {self.refused} refused, {self.left} left: every check held"
+        )
+
+    def empty(self) -> None:
+        """All work ends: then everybody was let in, and nothing is held."""
+        while self.inside:
+            self.end(0)
+            self.check()
+        assert not self.waiting
+        assert not self.overtaken
+        assert self.holdings.statistics().held == (0, 0, 0, 0)
+
+
+def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, line: list[Ticket]) -> None:
+    """A more urgent one took its place, or one of its class whose tenant has less than the loser's, by weight."""
+    assert newcomer is not None
+    if reason is Reason.SHED_PRIORITY:
+        assert (
+            newcomer.priority
+            < loser.priority
+            >= max((each.priority for each in line if may_go(each, newcomer)), default=0)
+        )
+        return
+    assert reason is Reason.QUEUE_FULL
+    assert newcomer.priority == loser.priority
+    places = dict.fromkeys(WEIGHTS, 0)
+    for each in line:
+        if each.priority == loser.priority:
+            places[each.tenant] += 1
+    assert places[newcomer.tenant] / newcomer.weight < places[loser.tenant] / loser.weight
+
+
+def may_go(each: Ticket, newcomer: Ticket) -> bool:
+    """Its body is not smaller than the newcomer's, so that its going is enough."""
+    return each.body_bytes >= newcomer.body_bytes and each is not newcomer
+
+
+def roll(traffic: AnyTraffic, dice: random.Random) -> None:
+    """One event that a client, the engine or the clock could cause."""
+    what = dice.random()
+    if what < 0.5:
+        pixels = dice.choice([0, 0, 2, 9, 12])
+        traffic.arrive(
+            blocks=dice.choice([0, 1, 3, 8, 19, 30]),
+            sequences=dice.choice([1, 1, 1, 2, 5]),
+            pixels=pixels,
+            cost=dice.choice([1, 10, 50, 300]),
+            wait=dice.uniform(0.0, 40.0),
+            body_bytes=dice.choice(BODY_BYTES),
+            tenant=dice.choice("aaaabc"),
+            priority=dice.choice([*Priority, Priority.DEFAULT, Priority.DEFAULT]),
+            is_return=dice.random() < 0.3,
+        )
+    elif what < 0.85:
+        if traffic.inside:
+            traffic.end(dice.randrange(100))
+    elif what < 0.9:
+        if traffic.waiting:
+            traffic.client_leaves(dice.randrange(100))
+    else:
+        traffic.time_passes(dice.expovariate(0.4))
+
+
+def run(events: int, seed: int) -> AnyTraffic:
+    """So many events, each of them followed by every check; in the end all go."""
+    traffic, dice = AnyTraffic(), random.Random(seed)
+    for _ in range(events):
+        roll(traffic, dice)
+        traffic.check()
+    traffic.empty()
+    return traffic
+
+
+if __name__ == "__main__":
+    print(f"{sys.argv[1]} events: {run(events=int(sys.argv[1]), seed=int(sys.argv[2])).summary}")
