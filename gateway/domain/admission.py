@@ -7,12 +7,14 @@ it. The shell around it (ledger/gate.py) wakes the waiters and keeps the clock.
 """
 
 from collections.abc import Callable
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
 from typing import NamedTuple, Protocol
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.holdings import Holdings, HoldingsStatistics
 from gateway.domain.outcome import Reason
 from gateway.domain.promise import DrainRate, Promises, RetryAdvice
 from gateway.domain.quantities import Amounts, Resource
@@ -39,6 +41,8 @@ class Budget(Protocol):
         ...
 
     def give_back(self, amounts: Amounts) -> None: ...
+
+    def statistics(self) -> HoldingsStatistics: ...
 
 
 class Verdict(Enum):
@@ -97,6 +101,18 @@ class Refusal(NamedTuple):
 
 
 Decision = Verdict | Refusal
+
+
+class Prospect(NamedTuple):
+    """What would be decided of a newcomer, and `short`, of which there is too little for it now (None: it fits, or only
+    others are in its way). For WAITING, how many come before it, and how long all of these and itself take at the
+    present pace (None: not known yet).
+    """
+
+    decision: Decision
+    short: Resource | None = None
+    ahead: int = 0
+    expected_wait_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +204,30 @@ class Admission:
         if obstacle is None or self._queue.displaced_by(newcomer) is not None:
             return None
         return self._refusal(obstacle, newcomer, now)
+
+    def would_decide(self, ticket: Ticket, now: float) -> Prospect:
+        """What `offer` and `tick` would say, tried on a copy: nothing is taken, joined or promised."""
+        holdings = Holdings.of(self._budget.statistics())
+        shared = {id(kept): kept for kept in (self._policy, self._jitter)}
+        trial, newcomer = deepcopy(self, {id(self._budget): holdings} | shared), copy(ticket)
+        short = holdings.shortage(ticket.amounts)
+        decision = trial.offer(newcomer, now)
+        if decision is Verdict.WAITING:
+            decision = dict(trial.tick(now)).get(newcomer, decision)
+        if decision is not Verdict.WAITING:
+            return Prospect(decision, short)
+        ahead = trial._turns_before(newcomer, now)  # noqa: SLF001 - its own class
+        rate, pause_seconds = self._drain.per_second(now), max(0.0, self._paused_until - now)
+        wait_seconds = pause_seconds + (ahead + 1) / rate if rate else pause_seconds or None
+        return Prospect(decision, short, ahead, wait_seconds)
+
+    def _turns_before(self, ticket: Ticket, now: float) -> int:
+        """How many would be let in before it, were there enough for all. Leaves nothing as it was."""
+        self._budget = Holdings()
+        ahead = 0
+        while self._let_in_next(now) not in {ticket, None}:
+            ahead += 1
+        return ahead
 
     def tick(self, now: float) -> list[tuple[Ticket, Decision]]:
         """Let in who is next while it fits, refuse whose time is up.

@@ -37,6 +37,13 @@ class Holdings:
         for resource, amount in zip(_RESOURCES, capacity, strict=True):
             self.set_capacity(resource, amount)
 
+    @classmethod
+    def of(cls, statistics: HoldingsStatistics) -> "Holdings":
+        """Holdings that are alike now and go their own way from then on."""
+        holdings = cls(statistics.capacity)
+        holdings.grow(Amounts(*statistics.held))
+        return holdings
+
     def shortage(self, amounts: Amounts) -> Resource | None:
         """The first resource of which there is too little now; None if all fits.
 

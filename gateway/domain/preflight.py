@@ -6,9 +6,15 @@ Nothing is taken and nobody joins the queue: admission is only asked (`Admission
 from enum import StrEnum
 from typing import NamedTuple
 
+from gateway.domain.admission import Prospect, Refusal, Verdict
+from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.errors import GatewayError
+from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.never_fits import Misfit
-from gateway.domain.remedies import Remedies, Shortage
+from gateway.domain.quantities import Resource
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.remedies import Remedies, Shortage, within_free
+from gateway.domain.vision.base import VisionFamily
 
 
 class Outlook(StrEnum):
@@ -44,3 +50,38 @@ def never(misfit: Misfit) -> Foresight:
 def refused(error: GatewayError) -> Foresight:
     """For a reason that has nothing to do with its size."""
     return Foresight(Outlook.REFUSED, error)
+
+
+def foresee(
+    prospect: Prospect,
+    cost: RequestCost,
+    limits: EngineLimits,
+    family: VisionFamily | None,
+    holdings: HoldingsStatistics,
+    policy: QueuePolicy,
+    *,
+    longest_wait_seconds: float,
+) -> Foresight:
+    """What `Admission.would_decide` said, with what would change it. `family` None: sizes are not advised."""
+    short = prospect.short
+    shortage = None if short is None else _shortage(cost, short, holdings)
+    remedies = Remedies()
+    if short is not None and shortage is not None:
+        remedies = within_free(cost, short, shortage.available, limits, family)
+    if isinstance(prospect.decision, Refusal):
+        return Foresight(Outlook.REFUSED, prospect.decision.error(policy), shortage=shortage, remedies=remedies)
+    if prospect.decision is Verdict.ADMITTED:
+        return ADMITTED
+    return Foresight(
+        Outlook.WAITING,
+        ahead=prospect.ahead,
+        expected_wait_seconds=prospect.expected_wait_seconds,
+        longest_wait_seconds=longest_wait_seconds,
+        shortage=shortage,
+        remedies=remedies,
+    )
+
+
+def _shortage(cost: RequestCost, short: Resource, holdings: HoldingsStatistics) -> Shortage:
+    capacity = holdings.capacity[short] or 0
+    return Shortage(short.label, cost.amounts[short], max(0, capacity - holdings.held[short]), capacity)

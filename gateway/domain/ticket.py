@@ -1,5 +1,6 @@
 """One request at admission: what it takes, how urgent it is, whose it is."""
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -72,6 +73,10 @@ class Ticket:
     def is_image(self) -> bool:
         """It has images that the engine has yet to see."""
         return self.amounts.preprocess_pixels > 0
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Ticket":
+        """All that is in it is immutable. Whole queues are copied to see what would become of a newcomer."""
+        return copy(self)
 
     @property
     def flow(self) -> FlowKey:

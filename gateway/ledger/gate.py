@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.domain.admission import Admission, AdmissionStatistics, Decision, Refusal, Verdict
+from gateway.domain.admission import Admission, AdmissionStatistics, Decision, Prospect, Refusal, Verdict
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Ending
@@ -169,6 +169,14 @@ class Gate:
         refusal = self._admission.would_refuse(newcomer, self._clock())
         if refusal is not None:
             raise refusal.error(self._admission.policy)
+
+    def would_decide(self, ticket: Ticket) -> Prospect:
+        """What `admit` would come to, without asking for anything."""
+        return self._admission.would_decide(ticket, self._clock())
+
+    @property
+    def policy(self) -> QueuePolicy:
+        return self._admission.policy
 
     async def admit(self, ticket: Ticket) -> Lease:
         """The lease, at once or after waiting. Raises GatewayError 429 (no room to wait) or 503 (waited in vain).
