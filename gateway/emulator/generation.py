@@ -6,6 +6,7 @@ come inside a stream's 200: the item that exceeds the encoder cache and the seco
 
 import asyncio
 import random
+import re
 import time
 import zlib
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from gateway.emulator.server_state import ServerState
 from gateway.emulator.tokens import VOCABULARY_SIZE, Tokens, encode
 
 _LENGTH_SPREAD = 0.6
+# What is reported beside the answer has no part in what it says.
+_STREAM_OPTIONS = re.compile(rb',?\s*"stream_options"\s*:\s*(?:null|\{[^{}]*\})')
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def _plan(
     check_sampling(request)
     _check_at_least_one(min(limits))
     forced = _forced_length(exchange, request)
-    seed = zlib.crc32(body)
+    seed = zlib.crc32(_STREAM_OPTIONS.sub(b"", body) if b"stream_options" in body else body)
     sequences = [
         _sequence(state, request, prompt, limit, requested, forced, seed + choice)
         for prompt, limit in zip(prompts, limits, strict=True)

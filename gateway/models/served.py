@@ -69,6 +69,7 @@ class Engine:
     kv_blocks_of_one: int | None = None
     kv_block_tokens: int = 16
     sequences: int | None = None
+    refuses_stream_options: bool = False
     prefix_caching: bool = True
     is_loading: bool = True
 

@@ -25,6 +25,7 @@ from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.routes import Kind, Route
 from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import Usage
+from gateway.wire.usage_event import UsageEventFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Exchange:
 
     Times are of `Parts.clock`, in seconds; `received` is when the last byte of the body came. `body` is dropped as soon
     as the upstream's response head is there; `hold_beside` counts bytes that are made of it and kept as long.
+    `asks_for_usage`: the body that goes upstream asks for the stream's usage, which the client did not.
     `asked_priority` is the header's; `priority` what the request gets for that, or for what its body asks, once read.
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
     """
@@ -139,7 +141,9 @@ class Exchange:
     sent_at: float | None = None
     first_event_at: float | None = None
     transform_seconds: float = 0.0
+    asks_for_usage: bool = False
     observer: StreamObserver | None = None
+    usage_filter: UsageEventFilter | None = None
     tail: bytes = b""
     upstream_status: int | None = None
     retry_after_seconds: float | None = None

@@ -51,6 +51,7 @@ class EngineFollower:
         has_started = state.starts != self._starts
         if has_started or (state.is_up and not self._was_up):
             # A server that comes back has empty caches, and may have been started with other limits.
+            self.models.engine.refuses_stream_options = False
             self.models.engine.image_limit.forget()
             self.models.engine.encoder_tokens.forget()
             self.models.engine.images.forget()

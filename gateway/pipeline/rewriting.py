@@ -13,6 +13,7 @@ from gateway.pipeline.exchange import Exchange
 from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import edit_image_url, remove_uuid, replace_part_by_text
 from gateway.wire.splice import Splice, splice
+from gateway.wire.usage_event import ask_for_usage
 
 
 class ImageSource(NamedTuple):
@@ -31,9 +32,16 @@ def rewrite(
     prepared: Mapping[int, Prepared],
     trimmed: Collection[int],
     marker: str,
+    asks_for_usage: bool = False,
 ) -> list[bytes | bytearray | memoryview]:
-    """Segments of the new body, in order; untouched ranges are views of the old one."""
+    """Segments of the new body, in order; untouched ranges are views of the old one.
+
+    With `asks_for_usage` it asks for that too, unless the client's own words forbid it: `exchange` knows.
+    """
     splices: list[Splice] = []
+    if asks_for_usage:
+        splices = ask_for_usage(exchange.body, has_stream_options=request.has_stream_options)
+    exchange.asks_for_usage = bool(splices)
     for source in sources:
         result = prepared.get(source.ref.ordinal)
         media_type = result.media_type if result else f"image/{source.info.format}"

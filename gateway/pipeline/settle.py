@@ -18,6 +18,7 @@ from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
 from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import usage_of
+from gateway.wire.usage_event import UsageEventFilter
 from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
 
 # Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
@@ -33,6 +34,8 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
         exchange.observer = StreamObserver()
+        if exchange.asks_for_usage:
+            exchange.usage_filter = UsageEventFilter()
 
 
 def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:

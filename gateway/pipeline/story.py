@@ -22,6 +22,7 @@ from gateway.pipeline.planning import Plan, image_cost, plan_request
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
 from gateway.pipeline.texts import count_text
+from gateway.pipeline.usage import FIELD_REFUSALS, names_stream_options, wants_usage
 from gateway.upstream.client import Answer, Segment
 from gateway.upstream.errors import UpstreamDownError, UpstreamError, UpstreamTimeoutError
 
@@ -30,6 +31,9 @@ _DOWN_SECONDS = 5.0
 _LOADING_SECONDS = 15.0
 # All the images of one request are begun in one turn of the event loop; more than threads can decode need not be.
 _IMAGES_AT_ONCE = 64
+# What stream options a longer body has is looked up in a thread.
+_LONG_BYTES = 64 * 1024
+_FIRST_ERROR = 400
 
 
 async def serve(parts: Parts, exchange: Exchange) -> Answer:
@@ -49,9 +53,15 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
         await admit(parts, exchange, cost)
     prepared = await transform(parts, exchange, plan)
     edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
-    is_long = len(request.images) > _IMAGES_AT_ONCE
-    body = await in_thread(ONE_THREAD, rewrite, *edits) if is_long else rewrite(*edits)
-    return await send(parts, exchange, request, body)
+    is_long = len(request.images) > _IMAGES_AT_ONCE or (request.has_stream_options and len(exchange.body) > _LONG_BYTES)
+    asks = wants_usage(parts, request)
+    body = await in_thread(ONE_THREAD, rewrite, *edits, asks) if is_long else rewrite(*edits, asks)
+    answer = await send(parts, exchange, request, body)
+    if exchange.asks_for_usage and answer.status in FIELD_REFUSALS and await _is_wish_refused(parts, answer):
+        body = await in_thread(ONE_THREAD, rewrite, *edits) if is_long else rewrite(*edits)
+        answer = await forward(parts, exchange, request, body)
+        parts.models.engine.refuses_stream_options = answer.status < _FIRST_ERROR
+    return answer
 
 
 async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
@@ -158,6 +168,11 @@ async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: S
         exchange.lease.sent(is_streamed=request.stream)
         if not request.stream:
             parts.unseen[exchange.request_id] = exchange
+    return await forward(parts, exchange, request, body)
+
+
+async def forward(parts: Parts, exchange: Exchange, request: VisionRequest, body: Sequence[Segment]) -> Answer:
+    """One way to the upstream and back. Raises GatewayError 502, 503 or 504."""
     path = exchange.path if not exchange.query else f"{exchange.path}?{exchange.query.decode('latin-1')}"
     try:
         return await parts.upstream.send(
@@ -168,6 +183,14 @@ async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: S
             request_id=exchange.request_id,
             is_streaming=request.stream,
         )
+    except UpstreamError as error:
+        raise as_gateway_error(error, parts.models.engine) from error
+
+
+async def _is_wish_refused(parts: Parts, answer: Answer) -> bool:
+    """What the gateway asked for is why the upstream refuses; nothing is left of `answer` then. Raises GatewayError."""
+    try:
+        return await names_stream_options(answer)
     except UpstreamError as error:
         raise as_gateway_error(error, parts.models.engine) from error
 

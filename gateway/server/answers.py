@@ -39,12 +39,16 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
     client must not take half an answer for a whole one: returning with it unfinished makes the server close the
     connection.
     """
-    headers = [*answer.headers, *_declared(exchange)]
+    usage_filter = exchange.usage_filter
+    passed_on = answer.headers if usage_filter is None else _without_length(answer.headers)
+    headers = [*passed_on, *_declared(exchange)]
     exchange.is_answering = True
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     try:
         while chunk := await answer.read():
             settle.chunk_passed(parts, exchange, chunk)
+            if usage_filter is not None:
+                chunk = usage_filter.feed(chunk)
             if answer.is_complete:
                 break
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -54,13 +58,22 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
             event = error_event(
                 as_gateway_error(error, parts.models.engine), is_at_border=exchange.observer.is_at_border
             )
-            await send({"type": "http.response.body", "body": event})
+            await send({"type": "http.response.body", "body": _kept_back(exchange) + event})
     else:
         settle.answered(parts, exchange)
         try:
-            await send({"type": "http.response.body", "body": chunk})
+            await send({"type": "http.response.body", "body": chunk + _kept_back(exchange)})
         finally:
             settle.book(parts, exchange)
+
+
+def _without_length(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """For a stream out of which an event is taken."""
+    return [pair for pair in headers if pair[0] != b"content-length"]
+
+
+def _kept_back(exchange: Exchange) -> bytes:
+    return b"" if exchange.usage_filter is None else exchange.usage_filter.flush()
 
 
 def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:

@@ -15,6 +15,7 @@ class Answer:
     """An answer as it comes. Its owner reads to the end or aborts, and calls `finish` in every case."""
 
     __slots__ = (
+        "_ahead",
         "_call",
         "_gap_seconds",
         "_has_begun",
@@ -42,6 +43,7 @@ class Answer:
         self._time = loop.time
         self._gap_seconds = gap_seconds
         self._has_begun = not is_streaming
+        self._ahead = b""
         self._on_end: Callable[[Call, UpstreamError | None], None] | None = on_end
         self.status = response.status
         self.headers = answer_headers(response.raw_headers)
@@ -49,13 +51,21 @@ class Answer:
     @property
     def is_complete(self) -> bool:
         """All of it has been read, as far as is known without waiting."""
-        return self._response.content.at_eof()
+        return self._response.content.at_eof() and not self._ahead
+
+    async def peek(self) -> bytes:
+        """What `read` will give next; for an answer of which nothing has been read."""
+        self._ahead = await self.read()
+        return self._ahead
 
     async def read(self) -> bytes:
         """Whatever has come since the last call, waiting for at least a byte; empty at the end.
 
         Raises UpstreamTimeoutError or UpstreamBrokenError.
         """
+        if self._ahead:
+            chunk, self._ahead = self._ahead, b""
+            return chunk
         deadline = self._call.deadline
         if self._has_begun:
             deadline.wait_until_seconds = self._time() + self._gap_seconds

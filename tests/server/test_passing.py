@@ -1,4 +1,7 @@
-"""What passes unchanged passes byte for byte; what is changed differs in the spliced ranges only."""
+"""What passes unchanged passes byte for byte; what is changed differs in the spliced ranges only.
+
+That streams are asked for their usage, and how it is kept out of them again: test_usage.py.
+"""
 
 import gzip
 import json
