@@ -26,7 +26,7 @@ from gateway.pipeline.exchange import Parts
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.unseen import grow_unseen
-from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of
+from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of, tenancy_of
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import create_control_app
@@ -168,7 +168,7 @@ async def _start(
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=loop.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=loop.call_later)
-    metrics = Metrics([model.name for model in models])
+    metrics = Metrics([model.name for model in models], [tenant.name for tenant in settings.tenants])
     metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
     table = ModelTable(models, engine_of(settings))
     gate = _gate(settings, budgets.body_bytes, loop)
@@ -216,7 +216,8 @@ async def _start(
     ):
         await start()
         stack.push_async_callback(stop)
-    door = Door(seats, body_budget, body_limits_of(settings, budgets), settings.queue.wait_seconds)
+    body_limits = body_limits_of(settings, budgets)
+    door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
     return Running(Proxy(parts, door), poller, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
 
 

@@ -17,6 +17,7 @@ from gateway.cli import app
 from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
+from gateway.policies import tenancy_of
 from gateway.settings_sources import load
 from tests.support.live_gateway import image, live_gateway
 from tests.support.pictures import encoded, picture
@@ -70,6 +71,8 @@ def test_the_settings_example_loads():
     settings = load(file_text=example, file_name="README.md").settings
     assert settings.models[0].family in FAMILIES
     assert settings.queue.requests == yaml.safe_load(example)["queue"]["requests"]
+    (key,) = re.findall(r"printf %s (\S+) \| sha256sum", example)
+    assert tenancy_of(settings).tenant_of(key.encode(), 0.0).name == settings.tenants[0].name
 
 
 def test_the_environment_example_loads():

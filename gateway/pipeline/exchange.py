@@ -12,6 +12,7 @@ from gateway.domain.priority import Priority
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
 from gateway.domain.tenancy import Tenant
+from gateway.domain.ticket import Newcomer
 from gateway.domain.trim import TrimPolicy
 from gateway.imaging.limits import ImageLimits
 from gateway.imaging.workers import ImageWorkers
@@ -158,6 +159,10 @@ class Exchange:
         if self.parts is None:
             self.parts = locate_parts(self.body, request)
         return self.parts
+
+    def newcomer(self, body_bytes: int) -> Newcomer:
+        """What the line is asked with whether there is any use in going on."""
+        return Newcomer(body_bytes, self.is_return, self.priority, self.tenant.name)
 
     @property
     def model_name(self) -> str:

@@ -25,11 +25,13 @@ _INLINE_PIECES = 8 * 1024
 
 
 async def read_request(exchange: Exchange) -> VisionRequest:
-    """The request, on `exchange` too. Raises GatewayError 400."""
+    """The request, on `exchange` too, and there what its body says of its priority. Raises GatewayError 400."""
     parse, body = _PARSERS[exchange.route.kind], exchange.body
     if len(body) <= _INLINE_BYTES or count_pieces(body) <= _INLINE_PIECES:
         request = parse(body)
     else:
         request = await in_thread(ONE_THREAD, parse, body)
     exchange.request = request
+    if exchange.asked_priority is None and request.priority is not None:
+        exchange.priority = exchange.tenant.priority_of(request.priority)
     return request

@@ -13,7 +13,7 @@ from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
-from gateway.domain.ticket import Newcomer, Ticket
+from gateway.domain.ticket import Ticket
 from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
@@ -118,7 +118,7 @@ async def spare_known_images(
     """Before step 6: images that the engine knows are not charged again. Each is hashed for that, which reads all its
     bytes: so not before it is looked whether the request could at least wait. Raises GatewayError 429.
     """
-    parts.gate.refuse_if_full(Newcomer(exchange.body_bytes, exchange.is_return))
+    parts.gate.refuse_if_full(exchange.newcomer(exchange.body_bytes))
     digests = [await parts.images.digest(source.url.file) for source in plan.sources]
     sources = tuple(source._replace(digest=digest) for source, digest in zip(plan.sources, digests, strict=True))
     exchange.sent_images = tuple(zip(digests, (image.target for image in plan.plans), strict=True))
@@ -130,8 +130,36 @@ async def spare_known_images(
 async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
     """Step 6: the lease, at once or after waiting. Raises GatewayError 429 or 503."""
     exchange.queued = parts.clock()
-    ticket = Ticket.of(cost, exchange.queued, parts.policies.queue_wait_seconds, is_return=exchange.is_return)
-    exchange.lease = await parts.gate.admit(ticket)
+    _refuse_what_is_late(exchange, exchange.queued)
+    exchange.lease = await parts.gate.admit(ticket_of(parts, exchange, cost, exchange.queued))
+
+
+def ticket_of(parts: Parts, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:
+    """The request as admission sees it."""
+    wait_seconds, tenant = parts.policies.queue_wait_seconds, exchange.tenant
+    if exchange.deadline is not None:
+        wait_seconds = min(wait_seconds, max(0.0, exchange.deadline - now))
+    return Ticket.of(
+        cost,
+        now,
+        wait_seconds,
+        is_return=exchange.is_return,
+        priority=exchange.priority,
+        tenant=tenant.name,
+        weight=tenant.weight,
+    )
+
+
+def _refuse_what_is_late(exchange: Exchange, now: float) -> None:
+    """Nobody waits any more for what comes after its own deadline. Raises GatewayError 429."""
+    if exchange.deadline is not None and exchange.deadline <= now:
+        given, gone = exchange.deadline - exchange.arrived, now - exchange.arrived
+        raise GatewayError(
+            Code.RATE_LIMIT_EXCEEDED,
+            f"The request had {given * 1000:.0f} ms by x-gateway-deadline-ms, and {gone * 1000:.0f} ms after its "
+            "arrival it was not yet received and read. Send it faster, or give it longer.",
+            reason=Reason.WOULD_MISS_DEADLINE,
+        )
 
 
 async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, Prepared]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
-from gateway.domain.ticket import Newcomer
+from gateway.domain.tenancy import Tenancy
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline import settle
 from gateway.pipeline.exchange import Exchange, Parts
@@ -26,6 +26,7 @@ from gateway.server.door import (
     refuse_coding,
     refuse_length,
     refuse_media_type,
+    refuse_unreadable,
 )
 from gateway.server.models_route import ModelsRoute
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
@@ -46,6 +47,7 @@ class Door:
     body_budget: ByteBudget
     body_limits: BodyLimits
     wait_seconds: float
+    tenancy: Tenancy
 
 
 class Proxy:
@@ -62,17 +64,7 @@ class Proxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = read_headers(scope["headers"])
-        exchange = Exchange(
-            request_id=new_request_id(),
-            client_request_id=arrival.client_request_id,
-            path=scope["path"],
-            query=scope["query_string"],
-            method=scope["method"],
-            headers=scope["headers"],
-            arrived=self._parts.clock(),
-            resize_preset=arrival.resize_preset,
-            is_return=arrival.is_return,
-        )
+        exchange = self._begin(scope, arrival)
         try:
             await self._attend(exchange, arrival, receive, send)
         except GatewayError as error:
@@ -92,6 +84,26 @@ class Proxy:
             if exchange.is_answering:
                 raise
             await send_refusal(_fault(exchange), exchange, arrival, receive, send, None)
+
+    def _begin(self, scope: Scope, arrival: Arrival) -> Exchange:
+        now = self._parts.clock()
+        tenant = self._door.tenancy.tenant_of(arrival.key, now)
+        asked_priority, deadline_seconds = arrival.priority, arrival.deadline_seconds
+        return Exchange(
+            request_id=new_request_id(),
+            client_request_id=arrival.client_request_id,
+            path=scope["path"],
+            query=scope["query_string"],
+            method=scope["method"],
+            headers=scope["headers"],
+            arrived=now,
+            resize_preset=arrival.resize_preset,
+            is_return=arrival.is_return,
+            tenant=tenant,
+            asked_priority=asked_priority,
+            priority=tenant.priority_of(asked_priority),
+            deadline=None if deadline_seconds is None else now + deadline_seconds,
+        )
 
     async def _attend(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         route = exchange.route = classify(exchange.method, exchange.path)
@@ -116,10 +128,11 @@ class Proxy:
                 reason=Reason.DRAINING,
                 retry_after_seconds=1.0,
             )
+        refuse_unreadable(arrival)
         refuse_media_type(arrival)
         refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
-        self._parts.gate.refuse_if_full(Newcomer(arrival.content_length or 0, exchange.is_return))
+        self._parts.gate.refuse_if_full(exchange.newcomer(arrival.content_length or 0))
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it
@@ -131,7 +144,8 @@ class Proxy:
 
     async def _serve_seated(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         answer = None
-        body_hold = BodyHold(self._door.body_budget, arrival, self._door.body_limits, self._door.wait_seconds)
+        patience = min(self._door.wait_seconds, arrival.deadline_seconds or self._door.wait_seconds)
+        body_hold = BodyHold(self._door.body_budget, arrival, self._door.body_limits, patience)
         try:
             exchange.body = await self._receive(exchange, arrival, receive, body_hold)
             exchange.body_bytes = len(exchange.body)

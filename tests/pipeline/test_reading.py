@@ -6,6 +6,8 @@ import threading
 import pytest
 
 from gateway.domain.errors import GatewayError
+from gateway.domain.priority import Priority
+from gateway.domain.request import VisionRequest
 from gateway.pipeline import reading
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.reading import read_request
@@ -34,11 +36,27 @@ async def test_what_parses_slowly_is_parsed_beside_the_loop(monkeypatch, message
 
     def parse(body):
         threads.append(threading.current_thread())
-        return len(json.loads(body)["messages"])
+        return VisionRequest(str(len(json.loads(body)["messages"])))
 
     exchange = arrived(
         "/v1/chat/completions", json.dumps({"messages": ["x" * 30, 1, 1] * messages, "x": "A" * 300_000}).encode()
     )
     monkeypatch.setitem(reading._PARSERS, exchange.route.kind, parse)
-    assert await read_request(exchange) == exchange.request == 3 * messages
+    assert await read_request(exchange) == exchange.request == VisionRequest(str(3 * messages))
     assert (threads[0] is not threading.main_thread()) is is_beside
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "expected"),
+    [
+        (None, {}, Priority.DEFAULT),
+        (None, {"priority": 4}, Priority.BATCH),
+        (None, {"priority": -4}, Priority.INTERACTIVE),
+        (Priority.BATCH, {"priority": -4}, Priority.BATCH),
+    ],
+)
+async def test_the_body_says_how_urgent_it_is_where_no_header_does(header, body, expected):
+    exchange = arrived("/v1/completions", json.dumps({"prompt": "a"} | body).encode())
+    exchange.asked_priority, exchange.priority = header, exchange.tenant.priority_of(header)
+    await read_request(exchange)
+    assert exchange.priority is expected
