@@ -37,10 +37,6 @@ class _Flow:
     def head(self) -> Ticket:
         return next(iter(self.tickets))
 
-    @property
-    def turn(self) -> tuple[float, int]:
-        return self.due, self.tickets[self.head]
-
 
 class FairClass:
     """The flows of one priority. Virtual time is when the turn that was last taken in order was due."""
@@ -85,7 +81,7 @@ class FairClass:
 
     def by_turn(self) -> Iterator[Ticket]:
         """The heads of the flows, then some of those behind each of them."""
-        flows = sorted(self._flows.values(), key=lambda flow: flow.turn)
+        flows = sorted(self._flows.values(), key=lambda flow: flow.due)
         for flow in flows:
             yield flow.head
         for flow in flows:

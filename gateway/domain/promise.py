@@ -3,8 +3,8 @@
 The rate is measured, not assumed: how many a second leave the head of the queue while somebody waits. A promise is a
 due time by which enough will have left, with a margin for chance, for all who were promised earlier and for this one.
 Newcomers may only take places that no promise needs; those who come back as told take theirs. Without that, a place
-that falls free in an overload is gone to the next newcomer long before the client that was told to wait. But who
-has neither a place nor a promise of one is not bound by those of others: else a tenant with a hundred keeps all out.
+that falls free in an overload is gone to the next newcomer long before the client that was told to wait. But where
+tenants hold several promises each, one that has nothing is not bound by them: else one with a hundred keeps all out.
 """
 
 from bisect import insort
@@ -99,6 +99,8 @@ class Promises:
     """A client is taken to come back no later than this after its due time; then its place is anyone's."""
     _EARLY_SECONDS = 0.05
     """Clients' timers and ours may differ by so much."""
+    _SEVERAL = 4
+    """On average, before a tenant without any is let past them."""
 
     def __init__(self) -> None:
         self._made: list[Promise] = []
@@ -137,11 +139,14 @@ class Promises:
     def is_due(self, now: float, tenant: str) -> bool:
         return self._first_due(now, tenant) is not None
 
-    def has(self, newcomer: Ticket | Newcomer) -> bool:
-        """Whether a place is promised to a request of its tenant that is no less urgent."""
-        return any(
-            (priority, newcomer.tenant) in self._held_by for priority in Priority if priority <= newcomer.priority
-        )
+    def bind(self, newcomer: Ticket | Newcomer) -> bool:
+        """Unless its tenant was promised nothing, for requests as urgent, and those that were hold several each.
+
+        Where all hold few, everybody comes with nothing, and no promise could be kept.
+        """
+        if len(self._made) < self._SEVERAL * len(self._held_by):
+            return True
+        return any((each, newcomer.tenant) in self._held_by for each in Priority if each <= newcomer.priority)
 
     def leave_room(self, now: float, rate: float | None, free_places: int) -> bool:
         """Whether the promises can still be kept when only `free_places` are free.

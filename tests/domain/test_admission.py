@@ -150,6 +150,22 @@ class TestOvertaking:
         assert (large.overtaken_tokens, barred.overtaken_tokens) == (30, 30)
         behind(door, ticket(1, cost_tokens=10))
 
+    def test_those_that_passed_have_had_their_turns_and_others_have_not(self):
+        door, holder = admission(), ticket(8)
+        door.offer(holder, 0.0)
+        behind(door, large := ticket(5, tenant="large", cost_tokens=160))
+        for _ in range(3):
+            door.offer(passing := ticket(1, tenant="small", cost_tokens=40), 0.0)
+            assert let_in(door, 0.0) == [passing]
+            door.give_back(passing.amounts)
+        small, late = (
+            ticket(1, tenant="small", cost_tokens=50),
+            [ticket(1, tenant="late", cost_tokens=50) for _ in "12"],
+        )
+        behind(door, small, *late)
+        door.give_back(holder.amounts)
+        assert let_in(door, 1.0) == [large, *late, small]
+
     def test_after_eight_that_have_to_wait_no_other_is_looked_at(self):
         door = admission((10, None, None, None))
         door.offer(ticket(8), 0.0)
@@ -393,17 +409,27 @@ def test_statistics():
 class Traffic:
     """Steady Poisson traffic beyond the capacity, on a simulated clock; the promised come back as told.
 
-    Of all arrivals one in a hundred is of each of two polite tenants; `is_mixed`: of all priorities and lanes.
+    Of all arrivals one in a hundred is of each of two polite tenants, or all are of so many equal `tenants`;
+    `is_mixed`: of all priorities and lanes.
     """
 
     def __init__(
-        self, seed: int, *, load: float, seats: int, service_seconds: float, places: int, is_mixed: bool = False
+        self,
+        seed: int,
+        *,
+        load: float,
+        seats: int,
+        service_seconds: float,
+        places: int,
+        is_mixed: bool = False,
+        tenants: int = 0,
     ):
         self.random = random.Random(seed)
         self.door = Admission(Holdings((None, seats, None, None)), QueuePolicy(requests=places), self.random.random)
         self.arrivals_a_second = load * seats / service_seconds
         self.service_seconds = service_seconds
         self.is_mixed = is_mixed
+        self.tenants = tenants
         self.events: list[tuple[float, int, str, Ticket | None]] = []
         self.number = count()
         self.came_back = self.got_in = self.served = 0
@@ -438,6 +464,8 @@ class Traffic:
     def newcomer(self, now: float) -> Ticket:
         dice = self.random.random()
         tenant = "polite" if dice < 0.01 else "modest" if dice < 0.02 else "greedy"
+        if self.tenants:
+            tenant = str(self.random.randrange(self.tenants))
         if not self.is_mixed:
             return Ticket(Amounts(sequences=1), now, now + 30.0, tenant=tenant)
         amounts = Amounts(sequences=1, preprocess_pixels=self.random.choice([0, 1]))
@@ -464,6 +492,14 @@ def test_four_of_five_who_come_back_as_promised_get_in(seed, load, seats, servic
     assert traffic.came_back > 200
     assert traffic.got_in >= 0.8 * traffic.came_back
     assert traffic.served >= 0.9 * 200.0 * seats / service_seconds
+
+
+@pytest.mark.parametrize("tenants", [5, 50, 500])
+def test_promises_hold_among_many_tenants(tenants):
+    traffic = Traffic(1, load=3.0, seats=8, service_seconds=2.0, places=16, tenants=tenants)
+    traffic.run(200.0)
+    assert traffic.came_back > 200
+    assert traffic.got_in >= 0.8 * traffic.came_back
 
 
 def test_one_greedy_tenant_takes_nothing_from_the_polite():

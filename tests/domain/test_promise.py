@@ -123,21 +123,26 @@ class TestPromises:
         assert not promises.is_due(due, "c")
         assert promises.redeem(due, "b")
         assert not promises.redeem(due, "b")
-        assert (promises.has(Newcomer(tenant="a")), promises.has(Newcomer(tenant="b")), len(promises)) == (
-            True,
-            False,
-            2,
-        )
         assert promises.redeem(due, "a")
-        assert promises.has(Newcomer(tenant="a"))
+        assert promises.is_due(due, "a")
         assert not promises.is_due(due + 60.0, "a")
-        assert not promises.has(Newcomer(tenant="a"))
 
-    def test_a_more_urgent_request_of_the_tenant_was_promised_nothing(self):
+    def test_who_was_promised_nothing_is_not_bound_by_those_of_one_with_several(self):
         promises = Promises()
-        promises.promise(0.0, 2.0, 1, 0.0, Newcomer(priority=Priority.DEFAULT))
-        has = [promises.has(Newcomer(priority=priority)) for priority in Priority]
-        assert has == [False, False, True, True]
+        newcomers = [Newcomer(tenant="b", priority=priority) for priority in Priority]
+        bound = []
+        for _ in range(4):
+            promises.promise(0.0, 2.0, 1, 0.0, Newcomer(tenant="a"))
+            bound.append([promises.bind(each) for each in newcomers])
+        assert bound == [[True] * 4] * 3 + [[False] * 4]
+        assert promises.bind(Newcomer(tenant="a"))
+        assert not promises.bind(Newcomer(tenant="a", priority=Priority.INTERACTIVE))
+
+    def test_where_all_hold_few_everybody_is_bound(self):
+        promises = Promises()
+        for number in range(40):
+            promises.promise(0.0, 100.0, 1, 0.0, Newcomer(tenant=str(number % 20)))
+        assert promises.bind(Newcomer(tenant="other"))
 
     @given(rate=st.floats(0.1, 100), missing=st.integers(-20, 100), jitter=st.floats(0, 1), refused=st.integers(1, 80))
     def test_promises_are_within_a_minute_and_in_order(self, rate, missing, jitter, refused):
