@@ -96,6 +96,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         verifies_all=settings.images.verify == "full",
         queue_wait_seconds=settings.queue.wait_seconds,
         whole_answer_seconds=settings.upstream.total_timeout_seconds,
+        memory_limit_bytes=budgets.limit_bytes,
         overload_status=settings.server.overload_status,
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage,

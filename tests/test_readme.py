@@ -1,6 +1,7 @@
 """The README's claims, run: its commands exist, its settings load, its snippet works, its headers come."""
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -19,8 +20,8 @@ from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.policies import tenancy_of
 from gateway.settings_sources import load
-from tests.support.live_gateway import image, live_gateway
-from tests.support.pictures import encoded, picture
+from tests.support.live_gateway import chat, image, live_gateway
+from tests.support.pictures import data_url, encoded, picture
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -108,6 +109,18 @@ async def _run(script):
     output, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
     return output.decode()
+
+
+async def test_the_preflight_example_is_what_is_answered():
+    (example,) = [json.loads(block) for block in blocks("json")]
+    photos = [image(data_url(encoded(picture(1680, 1260, seed=seed)))) for seed in (1, 2)]
+    model = "Qwen/Qwen2.5-VL-7B-Instruct"
+    with running_emulator(EmulatorConfig.fast(model=model, max_model_len=4096)) as emulator:
+        async with live_gateway(emulator.base_url, models=[]) as gateway:
+            await gateway.until_up()
+            body = chat("Which is sharper?", *photos, model=model)
+            answer = await gateway.http.post("/gateway/preflight", json=body)
+    assert example == {name: answer.json()[name] for name in example}
 
 
 async def test_the_headers_it_lists_come():

@@ -57,7 +57,8 @@ class ServedModel:
 
 @dataclass(slots=True)
 class Engine:
-    """What is known of the engine behind all names of one upstream. `is_loading` until it was up for the first time.
+    """What is known of the engine behind all names of one upstream. `is_loading` until it was up for the first time,
+    `is_up` if its HTTP server answered when it was last looked at.
 
     `sequences` is the operator's setting; a number that was learned is no reason to refuse.
     """
@@ -72,6 +73,7 @@ class Engine:
     refuses_stream_options: bool = False
     prefix_caching: bool = True
     is_loading: bool = True
+    is_up: bool = False
 
 
 class ModelTable:

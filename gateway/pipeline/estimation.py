@@ -23,10 +23,8 @@ from gateway.wire.report import (
 )
 
 
-def estimate_report(
-    rules: Rules, exchange: Exchange, plan: Plan, cost: RequestCost, memory_limit_bytes: int
-) -> EstimateReport:
-    """Of an exchange that has a price; `memory_limit_bytes` is what this process may use."""
+def estimate_report(rules: Rules, exchange: Exchange, plan: Plan, cost: RequestCost) -> EstimateReport:
+    """Of an exchange that has a price."""
     request, model, limits = exchange.request, exchange.model, exchange.limits
     assert request is not None and model is not None and limits is not None, "it has a price"  # noqa: PT018
     return EstimateReport(
@@ -41,13 +39,11 @@ def estimate_report(
         amounts=msgspec.convert(cost.amounts._asdict(), AmountsReport),
         kv_block_tokens=limits.kv_block_tokens,
         kv_blocks_pool=limits.kv_blocks,
-        memory=_memories(rules, plan, cost, exchange, memory_limit_bytes),
+        memory=_memories(rules, exchange, plan, cost),
     )
 
 
-def _memories(
-    rules: Rules, plan: Plan, cost: RequestCost, exchange: Exchange, memory_limit_bytes: int
-) -> MemoriesReport:
+def _memories(rules: Rules, exchange: Exchange, plan: Plan, cost: RequestCost) -> MemoriesReport:
     model, limits = exchange.model, exchange.limits
     assert model is not None and limits is not None, "it has a price"  # noqa: PT018
     kv_bytes, embedding_bytes = model.kv_bytes_per_token, model.embedding_bytes
@@ -56,7 +52,7 @@ def _memories(
     return MemoriesReport(
         kv=None if kv_bytes is None else _memory(kv_memory(cost, limits, kv_bytes)),
         encoder=None if embedding_bytes is None else _memory(encoder_memory(cost, limits, embedding_bytes)),
-        host=_memory(host_memory(cost, decode_bytes, memory_limit_bytes)),
+        host=_memory(host_memory(cost, decode_bytes, rules.policies.memory_limit_bytes)),
     )
 
 

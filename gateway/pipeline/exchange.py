@@ -31,7 +31,7 @@ from gateway.wire.usage_event import UsageEventFilter
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What the operator wants, as the deciders of domain/ take it."""
+    """What the operator wants, as the deciders of domain/ take it, and the memory that this process may use."""
 
     images: ImageLimits
     resize: ResizePolicy
@@ -40,6 +40,7 @@ class Policies:
     verifies_all: bool
     queue_wait_seconds: float
     whole_answer_seconds: float
+    memory_limit_bytes: int
     overload_status: int | None = None
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     asks_for_usage: bool = True

@@ -58,6 +58,7 @@ class EngineFollower:
         self._starts = state.starts
         self._was_up = state.is_up
         self.models.engine.is_loading = state.is_loading
+        self.models.engine.is_up = state.is_up
         if state.models is not self._listed:
             self._listed = state.models
             self.models.listed(dict(state.models))

@@ -3,6 +3,9 @@
 Parsing takes memory too, many times a small piece's bytes: one thread is what bounds it.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from gateway.domain.request import VisionRequest
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
@@ -12,6 +15,8 @@ from gateway.wire.completions import parse_completions
 from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.generic import parse_generic
 from gateway.wire.routes import Kind
+
+T = TypeVar("T")
 
 _PARSERS = {
     Kind.CHAT: parse_chat,
@@ -26,12 +31,14 @@ _INLINE_PIECES = 8 * 1024
 
 async def read_request(exchange: Exchange) -> VisionRequest:
     """The request, on `exchange` too, and there what its body says of its priority. Raises GatewayError 400."""
-    parse, body = _PARSERS[exchange.route.kind], exchange.body
-    if len(body) <= _INLINE_BYTES or count_pieces(body) <= _INLINE_PIECES:
-        request = parse(body)
-    else:
-        request = await in_thread(ONE_THREAD, parse, body)
-    exchange.request = request
+    request = exchange.request = await read_aside(_PARSERS[exchange.route.kind], exchange.body)
     if exchange.asked_priority is None and request.priority is not None:
         exchange.priority = exchange.tenant.priority_of(request.priority)
     return request
+
+
+async def read_aside(parse: Callable[[bytes | bytearray], T], body: bytes | bytearray) -> T:
+    """What `parse` returns or raises, without holding up the event loop for long."""
+    if len(body) <= _INLINE_BYTES or count_pieces(body) <= _INLINE_PIECES:
+        return parse(body)
+    return await in_thread(ONE_THREAD, parse, body)

@@ -82,6 +82,14 @@ def book(parts: Parts, exchange: Exchange) -> None:
     _book(parts, exchange, Outcome.UPSTREAM_BROKE if is_broken else Outcome.UPSTREAM_REFUSED)
 
 
+def answered_here(parts: Parts, exchange: Exchange) -> None:
+    """The gateway gave a whole answer of its own; no model was asked."""
+    _close(parts, exchange, Ending.DONE)
+    _count(parts, exchange, Outcome.FINISHED)
+    if parts.log.is_on:
+        parts.log.write(record_of(exchange, Outcome.FINISHED, None, 200))
+
+
 def _final_status(exchange: Exchange) -> int:
     """That of the answer, or of the error at the end of a stream."""
     observer = exchange.observer

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Sequence
 
 from gateway.domain.cost import RequestCost, estimate, spare_served
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.geometry import Size
 from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
@@ -119,12 +120,22 @@ async def spare_known_images(
     bytes: so not before it is looked whether the request could at least wait. Raises GatewayError 429.
     """
     parts.gate.refuse_if_full(exchange.newcomer(exchange.body_bytes))
-    digests = [await parts.images.digest(source.url.file) for source in plan.sources]
-    sources = tuple(source._replace(digest=digest) for source, digest in zip(plan.sources, digests, strict=True))
-    exchange.sent_images = tuple(zip(digests, (image.target for image in plan.plans), strict=True))
-    lately = parts.models.engine.images
-    exchange.cost = spare_served(cost, [image in lately for image in exchange.sent_images])
+    images = exchange.sent_images = await hash_images(parts, plan)
+    sources = tuple(source._replace(digest=digest) for source, (digest, _) in zip(plan.sources, images, strict=True))
+    exchange.cost = spare_known(parts, cost, images)
     return plan._replace(sources=sources), exchange.cost
+
+
+async def hash_images(parts: Parts, plan: Plan) -> tuple[tuple[bytes, Size], ...]:
+    """What the engine's caches know each image by: the hash of its file and the size in which it is sent."""
+    digests = [await parts.images.digest(source.url.file) for source in plan.sources]
+    return tuple(zip(digests, (image.target for image in plan.plans), strict=True))
+
+
+def spare_known(parts: Parts, cost: RequestCost, images: Sequence[tuple[bytes, Size]]) -> RequestCost:
+    """The cost without the decoding and encoding of those that the engine has lately served."""
+    lately = parts.models.engine.images
+    return spare_served(cost, [image in lately for image in images])
 
 
 async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:

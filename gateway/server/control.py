@@ -7,7 +7,9 @@ from starlette.exceptions import HTTPException
 
 from gateway import __version__
 from gateway.domain.errors import Code, GatewayError
+from gateway.server.preflight_route import preflight_docs
 from gateway.server.refusals import error_response
+from gateway.wire.routes import PREFLIGHT_PATH
 
 
 class Control(Protocol):
@@ -50,7 +52,16 @@ def create_control_app(control: Control) -> FastAPI:
         return Response(page, headers={"content-type": content_type})
 
     app.add_exception_handler(HTTPException, _as_openai_error)
+    _document_preflight(app)
     return app
+
+
+def _document_preflight(app: FastAPI) -> None:
+    """It is answered beside this application, but belongs on its page of documentation."""
+    document = app.openapi()
+    operations, components = preflight_docs()
+    document["paths"][PREFLIGHT_PATH] = operations
+    document.setdefault("components", {}).setdefault("schemas", {}).update(components)
 
 
 def _verdict(response: Response, why_not: str | None) -> dict[str, str]:

@@ -29,6 +29,7 @@ from gateway.server.door import (
     refuse_unreadable,
 )
 from gateway.server.models_route import ModelsRoute
+from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
 from gateway.wire.routes import Kind, classify
 
@@ -132,7 +133,8 @@ class Proxy:
         refuse_media_type(arrival)
         refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
-        self._parts.gate.refuse_if_full(exchange.newcomer(arrival.content_length or 0))
+        if exchange.route.kind is not Kind.PREFLIGHT:
+            self._parts.gate.refuse_if_full(exchange.newcomer(arrival.content_length or 0))
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it
@@ -153,10 +155,13 @@ class Proxy:
             exchange.hold_beside = body_hold.hold_beside
             watch = self._watches.over(exchange, receive)
             try:
-                answer = await serve(self._parts, exchange)
-                settle.head_arrived(exchange, answer)
-                body_hold.release()
-                await relay(self._parts, exchange, answer, send)
+                if exchange.route.kind is Kind.PREFLIGHT:
+                    await answer_preflight(self._parts, exchange, send)
+                else:
+                    answer = await serve(self._parts, exchange)
+                    settle.head_arrived(exchange, answer)
+                    body_hold.release()
+                    await relay(self._parts, exchange, answer, send)
             finally:
                 watch.stop()
         finally:

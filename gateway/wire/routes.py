@@ -1,4 +1,4 @@
-"""Every route of vLLM 0.32, and what the gateway does with it.
+"""Every route of vLLM 0.32, and what the gateway does with it; and the one that is the gateway's own and takes bodies.
 
 A route is open only where its body is read and its cost known. Routes that can carry media and are not read yet,
 and routes for operators, are closed; a route nobody knows does not exist.
@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from gateway.domain.errors import Code, GatewayError
 
+PREFLIGHT_PATH = "/gateway/preflight"
+
 
 class Kind(StrEnum):
     """How a route is served."""
@@ -18,6 +20,7 @@ class Kind(StrEnum):
     EMBEDDINGS = "embeddings"
     GENERIC = "generic"
     MODELS = "models"
+    PREFLIGHT = "preflight"
     CLOSED = "closed"
     WRONG_METHOD = "wrong_method"
     UNKNOWN = "unknown"
@@ -59,6 +62,7 @@ _OPEN = {
         ("/tokenize", Kind.GENERIC, "POST"),
         ("/detokenize", Kind.GENERIC, "POST"),
         ("/v1/models", Kind.MODELS, "GET"),
+        (PREFLIGHT_PATH, Kind.PREFLIGHT, "POST"),
     )
 }
 

@@ -13,7 +13,7 @@ from tests.support.pictures import data_url, encoded, picture
 from tests.support.raw_client import raw_client
 
 ROUNDS = 400
-PATHS = [CHAT] * 8 + ["/v1/completions", "/v1/embeddings", "/tokenize", f"{CHAT}?a=\xe9%zz"]
+PATHS = [CHAT] * 8 + ["/gateway/preflight", "/v1/completions", "/v1/embeddings", "/tokenize", f"{CHAT}?a=\xe9%zz"]
 PICTURES = [
     data_url(encoded(picture(40, 30)), "image/png"),
     data_url(encoded(picture(40, 30), "JPEG", orientation=6), "image/jpeg"),

@@ -14,6 +14,7 @@ from gateway.wire.routes import Kind, classify
         ("POST", "/tokenize", Kind.GENERIC),
         ("POST", "/detokenize", Kind.GENERIC),
         ("GET", "/v1/models", Kind.MODELS),
+        ("POST", "/gateway/preflight", Kind.PREFLIGHT),
     ],
 )
 def test_open_routes(method, path, kind):

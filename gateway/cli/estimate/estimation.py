@@ -73,7 +73,7 @@ def _estimated(exchange: Exchange, settings: Settings, assumed: Assumptions) -> 
     rules = OfflineRules(policies_of(settings, budgets), _models(settings, assumed, request.model), OfflineLooker())
     plan, cost = asyncio.run(price(rules, exchange, request))
     misfit = misfit_of(exchange, cost)
-    estimate = estimate_report(rules, exchange, plan, cost, budgets.limit_bytes)
+    estimate = estimate_report(rules, exchange, plan, cost)
     return estimate, ADMITTED if misfit is None else never(misfit)
 
 

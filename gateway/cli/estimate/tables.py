@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from http import HTTPStatus
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -25,24 +26,47 @@ from gateway.wire.report import (
 _UNKNOWN = "-"
 
 
-def print_estimate(found: Report) -> None:
-    """Images, cost, verdict."""
-    console = wide_console()
+class Hints(NamedTuple):
+    """What is said of numbers that nobody told: offline, which option tells them."""
+
+    context: str = "context unknown, not enforced"
+    pool: str = "of a pool not known"
+    kv_bytes: str = "unknown: the model has no folder in the gateway's settings"
+    embedding_bytes: str = "unknown: the model has no folder in the gateway's settings"
+    admitted: str = "It would go to the engine at once."
+    host: str = "the gateway's limit"
+    needs_all: str | None = None
+
+
+_OFFLINE = Hints(
+    context="context unknown, not enforced: give --max-model-len",
+    pool="of a pool not told: give --set budget.kv_blocks=N",
+    kv_bytes="unknown: give --model-folder or --kv-bytes-per-token",
+    embedding_bytes="unknown: give --model-folder",
+    admitted="As soon as the engine has this much free.",
+    host="this machine's limit",
+    needs_all="It takes more than may be reserved beside others, so it waits until nothing else runs.",
+)
+
+
+def print_estimate(found: Report, *, is_live: bool) -> None:
+    """Images, cost, verdict; `is_live` where a running gateway said it."""
+    console, hints = wide_console(), Hints() if is_live else _OFFLINE
     if found.estimate is not None:
-        _print_priced(console, found.estimate)
-    _print_verdict(console, found)
+        _print_priced(console, found.estimate, hints)
+    _print_verdict(console, found, hints)
 
 
-def _print_priced(console: Console, priced: EstimateReport) -> None:
+def _print_priced(console: Console, priced: EstimateReport, hints: Hints) -> None:
     model = priced.model
-    context = "context unknown, not enforced: give --max-model-len"
+    context = hints.context
     if model.max_model_len is not None:
         context = f"context {model.max_model_len:,} tokens"
     line = f"Model {model.name}: family {model.family} ({model.family_source}), {context}"
     console.print(line, markup=False, soft_wrap=True)
     if priced.images:
         console.print(_images_table(priced.images))
-    console.print(_cost_table(priced))
+    console.print(_cost_table(priced, hints))
 
 
 def _images_table(images: list[ImageReport]) -> Table:
@@ -56,10 +80,10 @@ def _images_table(images: list[ImageReport]) -> Table:
     return table
 
 
-def _cost_table(priced: EstimateReport) -> Table:
+def _cost_table(priced: EstimateReport, hints: Hints) -> Table:
     tokens, amounts, memory = priced.tokens, priced.amounts, priced.memory
     table = _table("Cost", "what", "how much", "share")
-    pool = "of a pool not told: give --set budget.kv_blocks=N"
+    pool = hints.pool
     if priced.kv_blocks_pool is not None:
         pool = f"{amounts.kv_blocks / priced.kv_blocks_pool:.1%} of {priced.kv_blocks_pool:,} blocks"
     rows = (
@@ -71,9 +95,9 @@ def _cost_table(priced: EstimateReport) -> Table:
         ("sequences", f"{amounts.sequences:,}", ""),
         ("encoder tokens", f"{amounts.encoder_tokens:,}", ""),
         ("pixels to preprocess", f"{amounts.preprocess_pixels:,}", ""),
-        ("KV cache", *_memory(memory.kv, "unknown: give --model-folder or --kv-bytes-per-token", "the pool")),
-        ("encoder output", *_memory(memory.encoder, "unknown: give --model-folder", "the encoder budget")),
-        ("host, body and largest decode", *_memory(memory.host, "", "this machine's limit")),
+        ("KV cache", *_memory(memory.kv, hints.kv_bytes, "the pool")),
+        ("encoder output", *_memory(memory.encoder, hints.embedding_bytes, "the encoder budget")),
+        ("host, body and largest decode", *_memory(memory.host, "", hints.host)),
     )
     for row in rows:
         table.add_row(*row)
@@ -92,12 +116,12 @@ def _memory(view: MemoryReport | None, otherwise: str, whole: str) -> tuple[str,
     return f"{view.mebibytes:,.1f} MiB", "" if view.share is None else f"{view.share:.1%} of {whole}"
 
 
-def _print_verdict(console: Console, found: Report) -> None:
+def _print_verdict(console: Console, found: Report, hints: Hints) -> None:
     verdict, priced = found.verdict, found.estimate
     if verdict.error is None:
-        console.print(_prospect(verdict), soft_wrap=True)
-        if priced is not None and _needs_all(priced):
-            console.print("It takes more than may be reserved beside others, so it waits until nothing else runs.")
+        console.print(_prospect(verdict, hints), soft_wrap=True)
+        if hints.needs_all and priced is not None and _needs_all(priced):
+            console.print(hints.needs_all)
         if priced is not None and priced.model.family_source == FamilySource.ASSUMED:
             console.print("The family is assumed, so nothing is refused for its size; name it in models.")
     else:
@@ -106,9 +130,9 @@ def _print_verdict(console: Console, found: Report) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _prospect(verdict: VerdictReport) -> str:
+def _prospect(verdict: VerdictReport, hints: Hints) -> str:
     if verdict.verdict is Outlook.ADMITTED:
-        return "Verdict: admitted. As soon as the engine has this much free."
+        return f"Verdict: admitted. {hints.admitted}"
     wait = "nobody knows yet how long"
     if verdict.expected_wait_seconds is not None:
         wait = f"about {verdict.expected_wait_seconds:.1f} s"

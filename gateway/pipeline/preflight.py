@@ -1,0 +1,53 @@
+"""What would become of a request: its story up to admission, which is only asked. Nothing is sent, nothing is held."""
+
+from gateway.domain.cost import RequestCost
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.preflight import Foresight, foresee, never, refused
+from gateway.pipeline.estimation import estimate_report
+from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.reading import read_aside, read_request
+from gateway.pipeline.story import as_gateway_error, hash_images, misfit_of, price, spare_known, ticket_of
+from gateway.upstream.errors import UpstreamDownError
+from gateway.wire.dialect import dialect_of
+from gateway.wire.report import Report, verdict_report
+from gateway.wire.routes import Route
+
+
+async def preflight(parts: Parts, exchange: Exchange) -> Report:
+    """A refusal is an answer here. Raises GatewayError invalid_json alone, for what is no request of any kind."""
+    overload_status = parts.policies.overload_status
+    try:
+        kind = await read_aside(dialect_of, exchange.body)
+        exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
+        request = await read_request(exchange)
+        plan, cost = await price(parts, exchange, request)
+    except GatewayError as error:
+        if error.code is Code.INVALID_JSON:
+            raise
+        return Report(verdict_report(refused(error), None, overload_status), None)
+    misfit = misfit_of(exchange, cost)
+    if misfit is not None:
+        foresight = never(misfit)
+    else:
+        if plan.sources and parts.policies.verifies_all:
+            cost = spare_known(parts, cost, await hash_images(parts, plan))
+        foresight = _foreseen(parts, exchange, cost)
+    estimate = estimate_report(parts, exchange, plan, cost)
+    return Report(verdict_report(foresight, request, overload_status), estimate)
+
+
+def _foreseen(parts: Parts, exchange: Exchange, cost: RequestCost) -> Foresight:
+    model, limits, engine = exchange.model, exchange.limits, parts.models.engine
+    assert model is not None and limits is not None, "it has a price"  # noqa: PT018
+    if not engine.is_up:
+        return refused(as_gateway_error(UpstreamDownError("it did not answer when last looked at"), engine))
+    ticket = ticket_of(parts, exchange, cost, parts.clock())
+    return foresee(
+        parts.gate.would_decide(ticket),
+        cost,
+        limits,
+        None if model.is_assumed else model.family,
+        parts.gate.statistics().holdings,
+        parts.gate.policy,
+        longest_wait_seconds=ticket.deadline - ticket.arrived,
+    )
