@@ -124,6 +124,32 @@ class AnswerSpeed:
         return tokens if most_tokens is None else min(tokens, most_tokens)
 
 
+class EventTokens:
+    """Tokens per event of one model's streams, from the usage that ends them; one, until some say otherwise.
+
+    Several come at once with speculative decoding or `--stream-interval`; then a count of events alone would let
+    answers outgrow what is held for them. A decayed mean over events, never below one.
+    """
+
+    __slots__ = ("_events", "_tokens", "per_event")
+
+    _PRIOR_EVENTS = 200.0
+    _MEMORY_EVENTS = 20_000.0
+
+    def __init__(self) -> None:
+        self._tokens = self._events = self._PRIOR_EVENTS
+        self.per_event = 1.0
+
+    def observe(self, output_tokens: int, events: int) -> None:
+        """A whole stream of so many `events` with tokens; one without says nothing."""
+        if events <= 0 or output_tokens <= 0:
+            return
+        kept = self._MEMORY_EVENTS / (self._MEMORY_EVENTS + events)
+        self._tokens = (self._tokens + output_tokens) * kept
+        self._events = (self._events + events) * kept
+        self.per_event = max(1.0, self._tokens / self._events)
+
+
 class TextRatio:
     """Bytes of text per token of one model, from the prompt tokens that usage reports; starts at 3.
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from gateway.domain.cost import EngineLimits
 from gateway.domain.lately import LatelyServed
-from gateway.domain.learning import AnswerSpeed, LearnedLimit, OutputReservation, TextRatio
+from gateway.domain.learning import AnswerSpeed, EventTokens, LearnedLimit, OutputReservation, TextRatio
 from gateway.domain.vision.base import VisionFamily
 from gateway.domain.vision.registry import family_for, family_of_model_name
 from gateway.models.exact_text import ExactText
@@ -48,6 +48,7 @@ class ServedModel:
     ratio: TextRatio = field(default_factory=TextRatio)
     output: OutputReservation = field(default_factory=OutputReservation)
     speed: AnswerSpeed = field(default_factory=AnswerSpeed)
+    event_tokens: EventTokens = field(default_factory=EventTokens)
 
     @property
     def is_assumed(self) -> bool:

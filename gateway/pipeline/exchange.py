@@ -145,6 +145,7 @@ class Exchange:
     transform_seconds: float = 0.0
     asks_for_usage: bool = False
     observer: StreamObserver | None = None
+    tokens_per_event: float = 1.0
     usage_filter: UsageEventFilter | None = None
     tail: bytes = b""
     upstream_status: int | None = None

@@ -7,6 +7,7 @@ complete answer it is done once the client has the last byte, for nobody should 
 from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
+from gateway.domain.learning import most_output_tokens
 from gateway.domain.outcome import Ending, Outcome
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
@@ -34,6 +35,8 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
         exchange.observer = StreamObserver()
+        if exchange.model is not None:
+            exchange.tokens_per_event = exchange.model.event_tokens.per_event
         if exchange.asks_for_usage:
             exchange.usage_filter = UsageEventFilter()
 
@@ -50,7 +53,7 @@ def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
         return
     observer.feed(chunk)
     if exchange.lease is not None:
-        exchange.lease.grow(observer.events)
+        exchange.lease.grow(int(observer.events * exchange.tokens_per_event))
 
 
 def answered(parts: Parts, exchange: Exchange) -> None:
@@ -166,20 +169,35 @@ def _learn(exchange: Exchange) -> None:
         text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
     if request.wants_output:
-        _learn_output(usage.completion_tokens, exchange, cost, request, model)
+        _learn_output(usage.completion_tokens, usage.prompt_tokens, exchange, cost, request, model)
+        # The last event is the usage itself.
+        model.event_tokens.observe(usage.completion_tokens, _token_events(exchange, cost) - 1)
 
 
 def _learn_from_events(exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
-    """A stream without usage has an event for each token, but for the first of each answer, which names the role."""
+    tokens = int(_token_events(exchange, cost) * model.event_tokens.per_event)
+    if tokens:
+        _learn_output(tokens, cost.prompt_tokens.expected, exchange, cost, request, model)
+
+
+def _token_events(exchange: Exchange, cost: RequestCost) -> int:
+    """Events with tokens of a whole stream: in chats all but the first of each answer, which names the role."""
     observer = exchange.observer
-    if observer is not None and observer.is_done:
-        _learn_output(max(0, observer.events - cost.answers), exchange, cost, request, model)
+    if observer is None or not observer.is_done:
+        return 0
+    return max(0, observer.events - (cost.answers if exchange.route.kind is Kind.CHAT else 0))
 
 
 def _learn_output(
-    tokens: int, exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel
+    tokens: int,
+    prompt_tokens: int,
+    exchange: Exchange,
+    cost: RequestCost,
+    request: VisionRequest,
+    model: ServedModel,
 ) -> None:
-    was_cut = request.max_tokens is not None and tokens >= request.max_tokens * cost.answers
+    most = most_output_tokens(request, prompt_tokens // cost.prompts, model.max_model_len)
+    was_cut = most is not None and tokens >= most * cost.answers
     model.output.observe(tokens // cost.answers, was_cut=was_cut)
     if exchange.sent_at is not None:
         model.speed.observe(tokens // cost.answers, exchange.ended - exchange.sent_at)

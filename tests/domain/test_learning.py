@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.learning import (
     AnswerSpeed,
+    EventTokens,
     LearnedLimit,
     OutputReservation,
     PreprocessRate,
@@ -86,6 +87,35 @@ class TestMostOutputTokens:
     )
     def test_the_lesser_bound(self, max_tokens, max_model_len, most):
         assert most_output_tokens(VisionRequest("m", max_tokens=max_tokens), 100, max_model_len) == most
+
+
+class TestEventTokens:
+    def test_one_until_streams_say_otherwise(self):
+        tokens = EventTokens()
+        assert tokens.per_event == 1.0
+        for _ in range(1_000):
+            tokens.observe(300, 100)
+        assert tokens.per_event == pytest.approx(3.0, rel=0.01)
+
+    def test_forgets(self):
+        tokens = EventTokens()
+        for each in (4, 1):
+            for _ in range(1_000):
+                tokens.observe(100 * each, 100)
+        assert tokens.per_event == pytest.approx(1.0, rel=0.05)
+
+    def test_never_less_than_one(self):
+        tokens = EventTokens()
+        for _ in range(1_000):
+            tokens.observe(50, 100)
+        assert tokens.per_event == 1.0
+
+    @pytest.mark.parametrize(("output_tokens", "events"), [(10, 0), (10, -1), (0, 10)])
+    def test_nothing_from_a_stream_without_tokens_or_events(self, output_tokens, events):
+        tokens = EventTokens()
+        tokens.observe(output_tokens, events)
+        tokens.observe(400, 100)
+        assert tokens.per_event == 2.0
 
 
 class TestAnswerSpeed:

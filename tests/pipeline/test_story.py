@@ -208,3 +208,21 @@ async def test_an_answer_reserves_what_the_rule_says(rule, fields, answer_blocks
         await gateway.until_up()
         await gateway.chat("Hm?", **fields)
     assert held == [1 + answer_blocks[rule] + 1]
+
+
+@pytest.mark.parametrize(
+    ("answered", "reserved"), [(100, 100), (32_768 - 40, 512)], ids=["ended", "cut by the context"]
+)
+async def test_an_answer_that_fills_the_context_says_nothing_of_how_long_answers_are(answered, reserved):
+    whole = json.loads(ANSWER)
+    whole["usage"] = {"prompt_tokens": 40, "completion_tokens": answered, "total_tokens": 40 + answered}
+
+    async def answer_so(visit):
+        await visit.answer("200 OK", json.dumps(whole).encode(), "content-type: application/json")
+
+    async with model_server(answer_so) as upstream, live_gateway(upstream.base_url) as gateway:
+        await gateway.until_up()
+        for _ in range(31):
+            await gateway.chat()
+        lines = await gateway.log(31)
+    assert (lines[0]["output_tokens"], lines[-1]["output_tokens"]) == (512, reserved)

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
-from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway
+from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
 from tests.support.model_server import ANSWER, EVENTS, answer_chat, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 
@@ -216,3 +216,24 @@ async def test_the_stream_is_that_of_the_server_asked_directly(forced, stream_op
 def _without_ids(stream: str) -> list[object]:
     events = [json.loads(event[6:]) for event in stream.split("\n\n") if event.startswith("data: {")]
     return [[*event.items()][4:] for event in events]
+
+
+async def test_a_stream_of_several_tokens_an_event_is_held_for_all_of_them_once_that_is_known():
+    """A hundred events with 400 tokens, as with speculative decoding. Blocks: prompt and first token, then growth."""
+    tokens = TOKEN + 100 * FINISH.replace(b'"stop"', b"null")
+    usage = USAGE.replace(b'"completion_tokens":5', b'"completion_tokens":400')
+    held = {1: 3 + 8, 20: 3 + 24}
+
+    async def speculative(visit):
+        await visit.stream_head()
+        await visit.chunk(tokens)
+        wanted = held.pop(len(posts(upstream)), None)
+        if wanted:
+            await until(lambda: gateway.held()['{resource="kv_blocks"}'] == wanted, lambda: str(gateway.held()))
+        await visit.chunk(usage + DONE)
+        await visit.write(b"0\r\n\r\n")
+
+    async with between(speculative, output_reservation="none") as (gateway, upstream):
+        for _ in range(20):
+            assert (await gateway.chat(stream=True)).content == tokens + DONE
+    assert not held
