@@ -3,8 +3,9 @@
 Told one look at the engine after the other. Three things lower the ceiling, and none is ever a reason to refuse:
 
 - pressure, which is preemptions, or requests that stand waiting before a full pool while this gateway fills its
-  ceiling. Multiplicative decrease, additive increase (Chiu and Jain, 1989). What runs cannot be unmade, so a decrease
-  is followed by another only once what is held has come down to it; else one overload would be punished many times;
+  ceiling. Multiplicative decrease, additive increase (Chiu and Jain, 1989). What runs cannot be unmade, and what was
+  preempted makes others be preempted, so a decrease is followed by another only once what is held has come down to it,
+  and not in the next two looks; else one overload would be punished many times (measured: down to half in five looks);
 - load of others: what the engine has in work beyond what this gateway holds. Our own answers come and go between the
   engine's count and ours, so only what stands over several looks counts, and only beyond our own fluctuation. What is
   held is at least what our requests use, so blocks used beyond it are others', or ours that were estimated too low:
@@ -44,15 +45,17 @@ class PressureShare:
     So it is back at 1 after at most 50 quiet looks.
     """
 
-    __slots__ = ("_is_acting", "_percent")
+    __slots__ = ("_is_over", "_looks_since", "_percent")
 
     LEAST = 0.5
     QUIET_LOOKS_TO_RECOVER = 50
+    _LOOKS_TO_ACT = 2
 
     def __init__(self) -> None:
         # In percent, for a hundred times a hundredth is not 1 in floating point.
         self._percent = 100
-        self._is_acting = False
+        self._is_over = False
+        self._looks_since = self._LOOKS_TO_ACT
 
     @property
     def share(self) -> float:
@@ -60,13 +63,14 @@ class PressureShare:
 
     def observe(self, *, is_pressed: bool, fill: float) -> None:
         """One look; `fill` as in Look."""
-        if fill <= 1.0:
-            self._is_acting = False
+        self._is_over = self._is_over and fill > 1.0
+        has_acted = self._looks_since >= self._LOOKS_TO_ACT and not self._is_over
+        self._looks_since += 1
         if not is_pressed:
             self._percent = min(self._percent + 1, 100)
-        elif not self._is_acting:
+        elif has_acted:
             self._percent = max(self._percent * 9 // 10, 50)
-            self._is_acting = True
+            self._is_over, self._looks_since = True, 0
 
 
 class ForeignLoad:

@@ -280,8 +280,9 @@ class SequenceCeiling:
     """How many sequences the engine runs at once (its `max_num_seqs` is not told); starts at 128.
 
     Running flat while it has requests waiting, over two polls: that many, but no less than half with each poll, for an
-    engine that warms up runs flat too. Running at the ceiling while requests wait here and none there, over two polls:
-    a quarter more. Within a tenth counts as at the ceiling, for some of ours are always on their way in or out.
+    engine that warms up runs flat too, and not while the KV pool is nearly full, for then they wait for blocks. Running
+    at the ceiling while requests wait here and none there, over two polls: a quarter more. Within a tenth counts as at
+    the ceiling, for some of ours are always on their way in or out.
 
     An engine with a queue limit of its own (`--max-num-queued-reqs`) never lets requests wait, it turns them away: then
     the ceiling is what it kept, at once. It stands for 30 looks, and then rises by one, two, four ... until the next
@@ -293,6 +294,7 @@ class SequenceCeiling:
 
     _HELD_LOOKS = 30
     _DOUBTED_LOOKS = 2
+    _NEARLY_FULL = 0.8
 
     def __init__(self) -> None:
         self._ceiling = 128
@@ -307,13 +309,22 @@ class SequenceCeiling:
     def sequences(self) -> int:
         return self._ceiling
 
-    def observe(self, running: int, waiting: int, queue_depth: int, rejections: int | None = None) -> None:
+    def observe(
+        self,
+        running: int,
+        waiting: int,
+        queue_depth: int,
+        rejections: int | None = None,
+        *,
+        kv_usage: float | None = None,
+    ) -> None:
         """One poll: `running` and `waiting` at the engine, `queue_depth` here. `rejections` are all that the engine has
-        counted at its queue limit, None where it counts none.
+        counted at its queue limit, None where it counts none; `kv_usage` is its pool's, from 0 to 1.
         """
         self._judge_refusal(rejections)
         is_free = waiting == 0 and queue_depth > 0 and 10 * running >= 9 * self._ceiling
-        full_at = running if waiting > 0 and running > 0 else None
+        is_for_seats = waiting > 0 and (kv_usage is None or kv_usage < self._NEARLY_FULL)
+        full_at = running if is_for_seats and running > 0 else None
         was_free, was_full_at = self._last
         self._last = (is_free, full_at)
         if full_at is not None and full_at == was_full_at:

@@ -103,7 +103,8 @@ class EngineFollower:
             self.live.look(self._look(report))
         if self.sequences is None:
             depth = self.gate.statistics().admission.queue_depth
-            self.ceiling.observe(report.running or 0, report.waiting or 0, depth, report.rejections)
+            running, waiting = report.running or 0, report.waiting or 0
+            self.ceiling.observe(running, waiting, depth, report.rejections, kv_usage=report.kv_usage)
 
     def _look(self, report: EngineReport) -> Look:
         holdings = self.gate.statistics().holdings

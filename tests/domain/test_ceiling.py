@@ -51,6 +51,13 @@ class TestPressure:
         ceiling.look(preempted(10, fill=1.0))
         assert blocks(ceiling) == int(0.81 * STATIC)
 
+    def test_what_a_preemption_makes_preempt_in_the_next_two_looks_is_the_same_overload(self):
+        ceiling, seen = after(QUIET), []
+        for times in range(1, 8):
+            ceiling.look(preempted(times, fill=1.0))
+            seen.append(blocks(ceiling))
+        assert seen == [int(share * STATIC) for share in (0.9, 0.9, 0.9, 0.81, 0.81, 0.81, 0.72)]
+
     def test_requests_that_stand_waiting_before_a_full_pool(self):
         assert not after(CROWDED).is_pressed
         assert after(CROWDED, CROWDED).is_pressed
@@ -79,7 +86,7 @@ class TestPressure:
 
     def test_endless_pressure_ends_at_the_floor(self):
         share = PressureShare()
-        for _ in range(20):
+        for _ in range(30):
             share.observe(is_pressed=True, fill=0.9)
         assert share.share == PressureShare.LEAST
 

@@ -303,6 +303,13 @@ class TestSequenceCeiling:
         ceiling.observe(*second, 0)
         assert ceiling.sequences == 128
 
+    @pytest.mark.parametrize(("kv_usage", "sequences"), [(0.95, 128), (0.5, 64)])
+    def test_those_that_wait_for_blocks_say_nothing_of_seats(self, kv_usage, sequences):
+        ceiling = SequenceCeiling()
+        for _ in range(2):
+            ceiling.observe(16, 3, 0, kv_usage=kv_usage)
+        assert ceiling.sequences == sequences
+
     def test_an_engine_that_runs_nothing_says_nothing(self):
         ceiling = SequenceCeiling()
         ceiling.observe(0, 5, 0)
