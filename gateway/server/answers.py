@@ -51,7 +51,8 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
                 chunk = usage_filter.feed(chunk)
             if answer.is_complete:
                 break
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if chunk:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
     except UpstreamError as error:
         settle.upstream_broke(parts, exchange)
         if exchange.observer is not None:

@@ -133,11 +133,13 @@ async def test_what_the_engine_named_is_forgotten_when_it_comes_back(looks):
     looks.see(EngineReport())
     looks.table.engine.image_limit.learn(4)
     looks.table.engine.encoder_tokens.learn(2048)
+    looks.table.engine.refuses_stream_options = True
     looks.see(EngineReport())
     assert looks.capacity(Resource.ENCODER_TOKENS) == 2048
     looks.see(health=Health.REFUSING)
     looks.see(EngineReport())
     assert looks.table.engine.image_limit.value is None
+    assert not looks.table.engine.refuses_stream_options
     assert looks.capacity(Resource.ENCODER_TOKENS) is None
 
 
