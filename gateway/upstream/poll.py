@@ -119,7 +119,17 @@ class Poller:
                     self._learn(await look(pages))
                 except Exception:  # noqa: BLE001  an observer that fails must not end the looking
                     _log.exception("looking at the upstream failed")
-                await self._sleep(self._pace.wait_seconds(self.state, is_busy=self._is_busy(), chance=self._chance()))
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the next look. Work that begins meanwhile does not wait for an idle pace, for it has much to teach."""
+        is_busy = self._is_busy()
+        left = self._pace.wait_seconds(self.state, is_busy=is_busy, chance=self._chance())
+        may_be_cut = not (is_busy or self.state.misses)
+        while left > 0:
+            part = min(left, self._pace.busy_seconds) if may_be_cut else left
+            await self._sleep(part)
+            left = 0.0 if may_be_cut and self._is_busy() else left - part
 
     def _learn(self, seen: Observation) -> None:
         before = self.state

@@ -67,7 +67,6 @@ async def poller(stub: Stub, steps: Steps, states: list[UpstreamState]) -> Async
     poller = Poller(
         stub.base_url,
         observers=[states.append],
-        is_busy=lambda: False,
         upstream_key="sk-engine",
         clock=lambda: 100.0 + len(steps.asked),
         sleep=steps.sleep,
@@ -94,7 +93,24 @@ async def test_one_look_tells_all(poller: Poller, stub: Stub, states: list[Upstr
     )
     assert [visit.path for visit in stub.visits] == list(PAGES)
     assert stub.visits[1].header("authorization") == ["Bearer sk-engine"]
-    assert (stub.connections, steps.asked, poller.report_age_seconds()) == (1, [5.0], 1.0)
+    assert (stub.connections, steps.asked, poller.report_age_seconds()) == (1, [1.0], 1.0)
+
+
+async def test_work_that_begins_does_not_wait_for_the_idle_pace(stub: Stub, steps: Steps) -> None:
+    stub.script = vllm
+    busy = [False]
+    poller = Poller(stub.base_url, is_busy=lambda: busy[0], sleep=steps.sleep, chance=lambda: 0.5)
+    await poller.start()
+    await steps.to_end_of_look()
+    for _ in range(5):
+        await steps.another_look()
+    looks = [visit.path for visit in stub.visits].count("/health")
+    assert (looks, steps.asked) == (2, [1.0] * 6)
+    busy[0] = True
+    await steps.another_look()
+    looks = [visit.path for visit in stub.visits].count("/health")
+    assert (looks, steps.asked) == (3, [1.0] * 7)
+    await poller.close()
 
 
 async def test_going_and_coming_back(
@@ -106,7 +122,7 @@ async def test_going_and_coming_back(
     stub.script = vllm
     await steps.another_look()
     assert [state.is_up for state in states] == [True, False, False, True]
-    assert steps.asked == [5.0, 1.0, 2.0, 5.0]
+    assert steps.asked == [1.0, 1.0, 2.0, 1.0]
     assert [record.getMessage() for record in caplog.records if record.name == "gateway.upstream.poll"] == [
         "upstream is down: /health answered 503",
         "upstream is up",
