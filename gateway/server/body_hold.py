@@ -44,6 +44,17 @@ class BodyHold:
         """More is held than has to be for what comes slowly: the body must go on coming fast, or give it up."""
         return self._large > 0 or self._small > FIRST_BYTES
 
+    def take_at_once(self, byte_count: int) -> bool:
+        """The whole body's bytes, where they are free just now."""
+        share = share_of(byte_count)
+        if not self._budget.try_acquire(byte_count, share):
+            return False
+        if share is Share.SMALL:
+            self._small = byte_count
+        else:
+            self._large = byte_count
+        return True
+
     async def begin(self, *, is_here: bool) -> None:
         """Before the first byte is asked for; `is_here`: the server has the whole body already."""
         if is_here and self._announced is not None:

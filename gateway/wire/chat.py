@@ -186,8 +186,10 @@ def _side_text_bytes(message: _Message) -> int:
 
     vLLM hands on `reasoning`, or else the deprecated `reasoning_content`, never both.
     """
-    total = read.rendered_bytes(message.name)
-    total += read.rendered_bytes(message.reasoning_content if message.reasoning is None else message.reasoning)
+    reasoning = message.reasoning_content if message.reasoning is None else message.reasoning
+    total = 0
+    if message.name is not None or reasoning is not None:
+        total = read.rendered_bytes(message.name) + read.rendered_bytes(reasoning)
     for call in message.tool_calls or ():
         if call.function is not None:
             total += read.rendered_bytes(call.function.name) + read.rendered_bytes(call.function.arguments)

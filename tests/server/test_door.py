@@ -39,7 +39,7 @@ def test_all_that_is_read():
         resize_preset="ocr",
         expects_continue=True,
         is_return=True,
-        key=b"sk-1",
+        bearer_token=b"sk-1",
         priority_word=b" Batch",
         deadline_text=b" 1500.5",
     )

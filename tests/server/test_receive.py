@@ -18,11 +18,16 @@ LEFT = {"type": "http.disconnect"}
 class Room:
     """As much as is asked for; remembers what was asked. `first_bytes` are there from the start."""
 
-    def __init__(self, first_bytes=1000, *, is_refusing=False):
+    def __init__(self, first_bytes=1000, *, is_refusing=False, is_free=False):
         self.byte_count = first_bytes
+        self.is_free = is_free
         self.is_ahead = False
         self.is_refusing = is_refusing
         self.asked = []
+
+    def take_at_once(self, byte_count):
+        self.asked.append(f"at once {byte_count}")
+        return self.is_free
 
     async def begin(self, *, is_here):
         self.asked.append("here" if is_here else "begin")
@@ -44,6 +49,18 @@ class Room:
 
     async def cover(self, byte_count):
         self.asked.append(f"cover {byte_count}")
+
+
+class Server:
+    """Has the whole body already."""
+
+    more_body = False
+
+    def __init__(self, message):
+        self.message = message
+
+    async def receive(self):
+        return self.message
 
 
 def received(client, announced=None, limits=LIMITS, room=None):
@@ -203,17 +220,16 @@ class TestRoom:
         assert await received(client, 9, room=room) == b"abcdefghi"
         assert "back at 3" not in room.asked
 
-    async def test_a_body_that_is_here_needs_no_timer(self, monkeypatch):
-        class Server:
-            more_body = False
-
-            async def receive(self):
-                return piece(b"{}", more=False)
-
+    @pytest.mark.parametrize("is_free", [False, True])
+    async def test_a_body_that_is_here_needs_no_timer(self, monkeypatch, is_free):
         monkeypatch.setattr(asyncio, "timeout_at", None)
-        room = Room()
-        assert await received(Server().receive, 2, room=room) == b"{}"
-        assert room.asked == ["here", "cover 2"]
+        room = Room(is_free=is_free)
+        assert await received(Server(piece(b"{}", more=False)).receive, 2, room=room) == b"{}"
+        assert room.asked == ["at once 2", *([] if is_free else ["here"]), "cover 2"]
+
+    async def test_who_left_after_the_body_came_has_left(self):
+        with pytest.raises(ClientLeftError):
+            await received(Server(LEFT).receive, 2, room=Room(is_free=True))
 
 
 class TestCodings:
