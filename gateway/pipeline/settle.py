@@ -35,8 +35,8 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
         exchange.observer = StreamObserver()
-        if exchange.model is not None:
-            exchange.tokens_per_event = exchange.model.event_tokens.per_event
+        assert exchange.model is not None, "it has a price"
+        exchange.tokens_per_event = exchange.model.event_tokens.per_event
         if exchange.asks_for_usage:
             exchange.usage_filter = UsageEventFilter()
 
