@@ -7,7 +7,7 @@ import asyncio
 import platform
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -172,9 +172,7 @@ async def _start(
     metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
     table = ModelTable(models, engine_of(settings))
     gate = _gate(settings, budgets.body_bytes, loop)
-    url = str(settings.upstream.url)
-    secret = settings.upstream.api_key
-    upstream_key = secret.get_secret_value() if secret else None
+    url, upstream_key = _address(settings)
     upstream = UpstreamClient(url, _timeouts(settings), upstream_key=upstream_key)
     images = ImageWorkers(
         threads=usable_cores(),
@@ -208,17 +206,31 @@ async def _start(
     )
     metrics.observe_gauges(**gauge_readers(gate, seats, body_budget, decode_budget, poller, follower, upstream, log))
     stack.push_async_callback(images.close)
-    for start, stop in (
+    await _begin(
+        stack,
         (log.start, log.close),
         (upstream.start, upstream.close),
         (gate.start, gate.stop),
         (poller.start, poller.close),
-    ):
-        await start()
-        stack.push_async_callback(stop)
+    )
     body_limits = body_limits_of(settings, budgets)
     door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
     return Running(Proxy(parts, door), poller, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
+
+
+async def _begin(
+    stack: AsyncExitStack, *parts: tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
+) -> None:
+    """Start each in turn; `stack` stops those that were started, in reverse."""
+    for start, stop in parts:
+        await start()
+        stack.push_async_callback(stop)
+
+
+def _address(settings: Settings) -> tuple[str, str | None]:
+    """Where vLLM is, and the key that it wants."""
+    secret = settings.upstream.api_key
+    return str(settings.upstream.url), secret.get_secret_value() if secret else None
 
 
 def _gate(settings: Settings, body_bytes: int, loop: asyncio.AbstractEventLoop) -> Gate:
