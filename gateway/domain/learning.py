@@ -285,14 +285,23 @@ class SequenceCeiling:
     the ceiling, for some of ours are always on their way in or out.
 
     An engine with a queue limit of its own (`--max-num-queued-reqs`) never lets requests wait, it turns them away: then
-    the ceiling is what it kept, at once. It stands for 30 looks, and then rises by one, two, four ... until the next
-    refusal. Unless the engine's count of such refusals says within two looks that it was this limit, there was another
-    reason, and the ceiling is what it was before.
+    the ceiling is what it kept, at once. It stands for 60 looks, and then rises by one, two, four ... until the next
+    refusal. Unless the engine's count of such refusals rose within two looks before or after, there was another reason,
+    and the ceiling is what it was before.
     """
 
-    __slots__ = ("_ceiling", "_doubted_looks", "_held_looks", "_last", "_rejections", "_step", "_undoubted")
+    __slots__ = (
+        "_ceiling",
+        "_doubted_looks",
+        "_held_looks",
+        "_last",
+        "_looks_since_rise",
+        "_rejections",
+        "_step",
+        "_undoubted",
+    )
 
-    _HELD_LOOKS = 30
+    _HELD_LOOKS = 60
     _DOUBTED_LOOKS = 2
     _NEARLY_FULL = 0.8
 
@@ -304,6 +313,7 @@ class SequenceCeiling:
         self._undoubted: int | None = None
         self._doubted_looks = 0
         self._rejections: int | None = None
+        self._looks_since_rise = self._DOUBTED_LOOKS + 1
 
     @property
     def sequences(self) -> int:
@@ -345,9 +355,10 @@ class SequenceCeiling:
 
     def _judge_refusal(self, rejections: int | None) -> None:
         before, self._rejections = self._rejections, rejections
+        self._looks_since_rise = 0 if (rejections or 0) > (before or 0) else self._looks_since_rise + 1
         if self._undoubted is None:
             return
-        if rejections is not None and rejections > (before or 0):
+        if self._looks_since_rise <= self._DOUBTED_LOOKS:
             self._undoubted, self._step, self._held_looks = None, 1, self._HELD_LOOKS
         elif self._doubted_looks:
             self._doubted_looks -= 1

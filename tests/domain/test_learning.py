@@ -379,19 +379,20 @@ class TestLearnedLimit:
         ceiling.observe(12, 0, 4, rejections=123)
         assert ceiling.sequences == 12
 
-    def test_it_stands_for_thirty_looks_and_rises_by_one_two_four(self):
+    def test_it_stands_for_sixty_looks_and_rises_by_one_two_four(self):
         ceiling = SequenceCeiling()
         ceiling.turned_away(12)
         seen = []
-        for _ in range(36):
+        for _ in range(66):
             ceiling.observe(ceiling.sequences, 0, 4, rejections=1)
             seen.append(ceiling.sequences)
-        assert seen == [12] * 30 + [13, 13, 15, 15, 18, 18]
+        assert seen == [12] * 60 + [13, 13, 15, 15, 18, 18]
 
     @pytest.mark.parametrize("rejections", [None, 7])
     def test_without_a_limit_of_the_engine_there_was_another_reason(self, rejections):
         ceiling = SequenceCeiling()
-        ceiling.observe(3, 0, 0, rejections)
+        for _ in range(3):
+            ceiling.observe(3, 0, 0, rejections)
         ceiling.turned_away(3)
         seen = []
         for _ in range(3):
@@ -399,12 +400,12 @@ class TestLearnedLimit:
             seen.append(ceiling.sequences)
         assert seen == [3, 3, 128]
 
-    def test_the_engine_may_count_a_look_later(self):
+    @pytest.mark.parametrize("counts", [(0, 4), (4, 4)])
+    def test_the_engine_may_count_a_look_later_or_earlier(self, counts):
         ceiling = SequenceCeiling()
         ceiling.observe(3, 0, 0, rejections=0)
+        ceiling.observe(12, 0, 0, rejections=counts[0])
         ceiling.turned_away(12)
-        ceiling.observe(12, 0, 0, rejections=0)
-        ceiling.observe(12, 0, 0, rejections=4)
         for _ in range(5):
-            ceiling.observe(12, 0, 0, rejections=4)
+            ceiling.observe(12, 0, 0, rejections=counts[1])
         assert ceiling.sequences == 12

@@ -71,7 +71,7 @@ async def test_a_server_with_a_limit_of_its_own_is_known_after_one_burst(stack):
     """`--max-num-queued-reqs 4`: of thirty at once the rest is turned away, of the next thirty next to nobody."""
     config = EmulatorConfig.fast(max_num_queued_reqs=4, step_cost=StepCost(0.01, 0.0, 0.0, 0.0))
     with running_emulator(config) as emulator:
-        gateway = await stack.enter_async_context(live_gateway(emulator.base_url))
+        gateway = await stack.enter_async_context(live_gateway(emulator.base_url, upstream={"poll_seconds": 0.5}))
         await gateway.until_up()
         refusals = []
         for _ in range(2):
