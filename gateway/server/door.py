@@ -127,7 +127,7 @@ def _note_api_key(arrival: Arrival, value: bytes) -> None:
     arrival.api_key = value.strip()
 
 
-# A table costs a third of looking each name up in the headers (measured), with as many headers as SDKs send.
+# A table costs three fifths of looking each name up in the headers (measured with the eleven headers of an SDK).
 _NOTES = {
     b"content-length": _note_length,
     b"content-type": _note_type,
