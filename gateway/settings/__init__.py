@@ -1,0 +1,38 @@
+"""Every setting, its default and its check. Where values come from is settings_sources.py's.
+
+Nothing here decides about requests: policies.py turns these values into the frozen policies of domain/.
+"""
+
+from gateway.domain.learning import ReservationRule
+from gateway.settings.section import Section
+from gateway.settings.sections import (
+    MIB,
+    BudgetSettings,
+    HistorySettings,
+    ImageSettings,
+    LogSettings,
+    ModelSettings,
+    QueueSettings,
+    ResizeSettings,
+    ServerSettings,
+    UpstreamSettings,
+)
+from gateway.settings.tenants import Tenants, TenantSettings
+
+__all__ = ["MIB", "BudgetSettings", "ImageSettings", "Section", "Settings", "TenantSettings"]
+
+
+class Settings(Section):
+    """The whole file."""
+
+    server: ServerSettings = ServerSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
+    images: ImageSettings = ImageSettings()
+    resize: ResizeSettings = ResizeSettings()
+    history: HistorySettings = HistorySettings()
+    budget: BudgetSettings = BudgetSettings()
+    queue: QueueSettings = QueueSettings()
+    output_reservation: ReservationRule = ReservationRule.QUANTILE
+    models: tuple[ModelSettings, ...] = ()
+    tenants: Tenants = ()
+    log: LogSettings = LogSettings()
