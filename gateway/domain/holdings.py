@@ -27,11 +27,12 @@ class HoldingsStatistics:
 
 
 class Holdings:
-    """Amounts held of each resource, and its capacity (None: not enforced)."""
+    """Amounts held of each resource, and its `capacity` (None: not enforced), which only `set_capacity` changes."""
 
-    __slots__ = ("_capacity", "_held")
+    __slots__ = ("_capacity", "_held", "capacity")
 
     def __init__(self, capacity: Sequence[int | None] = (None, None, None, None)) -> None:
+        self.capacity: tuple[int | None, ...] = ()
         self._capacity = [_UNLIMITED] * len(_RESOURCES)
         self._held = [0] * len(_RESOURCES)
         for resource, amount in zip(_RESOURCES, capacity, strict=True):
@@ -84,9 +85,7 @@ class Holdings:
     def set_capacity(self, resource: Resource, capacity: int | None) -> None:
         """At any time, and below what is held too: then nothing new fits until enough is given back."""
         self._capacity[resource] = _UNLIMITED if capacity is None else capacity
+        self.capacity = tuple(None if amount == _UNLIMITED else amount for amount in self._capacity)
 
     def statistics(self) -> HoldingsStatistics:
-        return HoldingsStatistics(
-            capacity=tuple(None if amount == _UNLIMITED else amount for amount in self._capacity),
-            held=tuple(self._held),
-        )
+        return HoldingsStatistics(capacity=self.capacity, held=tuple(self._held))

@@ -15,6 +15,11 @@ from gateway.domain.quantities import Amounts, Resource
 class Ledger(Protocol):
     """Holdings of one engine, as one gateway process sees them."""
 
+    @property
+    def capacity(self) -> tuple[int | None, ...]:
+        """The share of each resource that this process has; None: not enforced."""
+        ...
+
     def try_reserve(self, amounts: Amounts) -> Resource | None:
         """Take `amounts` from this process's share (None), or nothing and say what was short. Never waits."""
         ...

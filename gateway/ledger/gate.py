@@ -30,14 +30,20 @@ class GateStatistics:
     preprocess_rate: float
 
 
-class _Waiter:
-    """A waiting request and what was decided about it; the future only wakes it up."""
+class _Sleeper:
+    """A task that waits and what was decided about it; the future only wakes it up."""
 
     __slots__ = ("decision", "future")
 
     def __init__(self, future: asyncio.Future[None]) -> None:
         self.future = future
         self.decision: Decision = Verdict.WAITING
+
+    def decided(self, decision: Decision) -> None:
+        self.decision = decision
+        # A cancelled future wakes its task too; the task then sees the decision and undoes it.
+        if not self.future.done():
+            self.future.set_result(None)
 
 
 class Lease:
@@ -147,7 +153,7 @@ class Gate:
         self._clock = clock
         self.call_later = call_later
         self._rate = preprocess_rate or PreprocessRate()
-        self._waiters: dict[Ticket, _Waiter] = {}
+        self._waiters: dict[Ticket, Callable[[Decision], None]] = {}
         self._timer: Timer | None = None
         self._timer_due = 0.0
         self._endings = dict.fromkeys(Ending, 0)
@@ -178,6 +184,11 @@ class Gate:
     def policy(self) -> QueuePolicy:
         return self._admission.policy
 
+    @property
+    def capacity(self) -> tuple[int | None, ...]:
+        """What may be held just now, by Resource; None: not enforced."""
+        return self._ledger.capacity
+
     async def admit(self, ticket: Ticket) -> Lease:
         """The lease, at once or after waiting. Raises GatewayError 429 (no room to wait) or 503 (waited in vain).
 
@@ -190,26 +201,45 @@ class Gate:
             now = self._clock()
         if isinstance(decision, Refusal):
             raise decision.error(self._admission.policy)
+        return self.lease(ticket, now - ticket.arrived)
+
+    def ask(self, ticket: Ticket, decided: Callable[[Decision], None]) -> Decision:
+        """`admit` for those who do not sleep. After WAITING `decided` is told what became of it, once, be it before
+        this returns; unless it is withdrawn. Who is ADMITTED holds its amounts, and takes the `lease` at once.
+        """
+        decision = self._admission.offer(ticket, self._clock())
+        if decision is Verdict.WAITING:
+            self._waiters[ticket] = decided
+            self.wake()
+        return decision
+
+    def lease(self, ticket: Ticket, queue_seconds: float) -> Lease:
+        """Of one that was just ADMITTED."""
         self._leases += 1
-        return Lease(self, ticket, now - ticket.arrived)
+        return Lease(self, ticket, queue_seconds)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """A request that waits is given up. Raises KeyError if it does not wait."""
+        del self._waiters[ticket]
+        self._admission.withdraw(ticket, self._clock())
+        self.wake()
 
     async def _decided(self, ticket: Ticket) -> Decision:
-        waiter = self._waiters[ticket] = _Waiter(asyncio.get_running_loop().create_future())
+        sleeper = _Sleeper(asyncio.get_running_loop().create_future())
+        self._waiters[ticket] = sleeper.decided
         self.wake()
         try:
-            await waiter.future
+            await sleeper.future
         except BaseException:
-            self._undo(ticket, waiter)
+            self._undo(ticket, sleeper)
             raise
-        return waiter.decision
+        return sleeper.decision
 
-    def _undo(self, ticket: Ticket, waiter: _Waiter) -> None:
+    def _undo(self, ticket: Ticket, sleeper: _Sleeper) -> None:
         """The client left: out of the line, or, if it was admitted in this very moment, back with what it holds."""
-        if waiter.decision is Verdict.WAITING:
-            del self._waiters[ticket]
-            self._admission.withdraw(ticket, self._clock())
-            self.wake()
-        elif waiter.decision is Verdict.ADMITTED:
+        if sleeper.decision is Verdict.WAITING:
+            self.withdraw(ticket)
+        elif sleeper.decision is Verdict.ADMITTED:
             self.give_back(ticket.amounts)
 
     def wake(self) -> None:
@@ -217,11 +247,7 @@ class Gate:
         if not self._waiters:
             return
         for ticket, decision in self._admission.tick(self._clock()):
-            waiter = self._waiters.pop(ticket)
-            waiter.decision = decision
-            # A cancelled future wakes its task too; the task then sees the decision and undoes it.
-            if not waiter.future.done():
-                waiter.future.set_result(None)
+            self._waiters.pop(ticket)(decision)
         self._arm()
 
     def give_back(self, amounts: Amounts) -> None:
