@@ -5,28 +5,23 @@ No decision is taken here and nothing is computed on the way of a request.
 
 import asyncio
 import platform
-import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from gateway import __version__
+from gateway.backends import compose_backends
 from gateway.domain.errors import GatewayError
-from gateway.domain.learning import PreprocessRate
-from gateway.domain.queue import QueuePolicy
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.byte_budget import ByteBudget, Seats
-from gateway.ledger.gate import Gate
 from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
-from gateway.ledger.local import LocalLedger
-from gateway.models.served import ModelTable, ServedModel
+from gateway.models.served import ServedModel
+from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
-from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.gauges import gauge_readers
-from gateway.pipeline.unseen import grow_unseen
-from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of, tenancy_of
+from gateway.policies import ByteBudgets, body_limits_of, models_of, policies_of, tenancy_of, upstreams_of
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import create_control_app
@@ -35,11 +30,7 @@ from gateway.server.receive import Receive
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
-from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
-from gateway.upstream.poll import Poller
-from gateway.upstream.state import PollPace
 
-_FREE_SEQUENCES = 128
 CONTROL_PATHS = frozenset(
     {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
 )
@@ -64,7 +55,7 @@ class Running:
     """What exists between start and stop."""
 
     proxy: Proxy
-    poller: Poller
+    backends: Sequence[Backend]
     metrics: Metrics
     seats: Seats
     connection_refusals: ConnectionRefusals
@@ -122,12 +113,12 @@ class Application:
             return "the gateway is still starting"
         if self._running.proxy.is_draining:
             return "the gateway is shutting down"
-        state = self._running.poller.state
-        if state.is_up:
-            return None
-        return (
-            f"the model server is {'still loading or not there yet' if state.is_loading else 'down'}: {state.trouble}"
-        )
+        troubles = self.troubles()
+        return None if len(troubles) < len(self._running.backends) else "; ".join(troubles)
+
+    def troubles(self) -> list[str]:
+        """A sentence about each model server that is not up."""
+        return [] if self._running is None else troubles_of(self._running.backends)
 
     def metrics_page(self, accept: str) -> tuple[bytes, str]:
         assert self._running is not None, "the server starts the application before it serves"
@@ -168,12 +159,12 @@ async def _start(
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=loop.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=loop.call_later)
-    metrics = Metrics([model.name for model in models], [tenant.name for tenant in settings.tenants])
+    metrics = Metrics(
+        [model.name for model in models],
+        [tenant.name for tenant in settings.tenants],
+        [upstream.name for upstream in upstreams_of(settings)],
+    )
     metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
-    table = ModelTable(models, engine_of(settings))
-    gate = _gate(settings, budgets.body_bytes, loop)
-    url, upstream_key = _address(settings)
-    upstream = UpstreamClient(url, _timeouts(settings), upstream_key=upstream_key)
     images = ImageWorkers(
         threads=usable_cores(),
         decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
@@ -181,41 +172,31 @@ async def _start(
         verify=settings.images.verify,
     )
     log = RequestLog(write_log, is_on=settings.log.requests)
-    follower = EngineFollower(
-        table, gate, metrics, settings.budget.kv_blocks, settings.budget.sequences, clock=time.monotonic
+    seats = Seats(settings.server.seats)
+    backends = compose_backends(
+        settings, models, metrics, body_bytes=budgets.body_bytes, is_busy=lambda: seats.taken > 0
     )
     parts = Parts(
         policies=policies_of(settings, budgets),
-        models=table,
+        backends=backends,
         images=images,
-        gate=gate,
-        upstream=upstream,
         metrics=metrics,
         log=log,
         clock=time.monotonic,
-        pushed_back=follower.pushed_back,
     )
-    seats = Seats(settings.server.seats)
-    poller = Poller(
-        url,
-        observers=[follower, lambda _state: grow_unseen(parts.unseen.values(), time.monotonic())],
-        pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
-        is_busy=lambda: seats.taken > 0,
-        upstream_key=upstream_key,
-        clock=time.monotonic,
-    )
-    metrics.observe_gauges(**gauge_readers(gate, seats, body_budget, decode_budget, poller, follower, upstream, log))
+    metrics.observe_gauges(**gauge_readers(backends, seats, body_budget, decode_budget, log))
     stack.push_async_callback(images.close)
-    await _begin(
-        stack,
-        (log.start, log.close),
-        (upstream.start, upstream.close),
-        (gate.start, gate.stop),
-        (poller.start, poller.close),
-    )
+    await _begin(stack, (log.start, log.close))
+    for backend in backends:
+        await _begin(
+            stack,
+            (backend.upstream.start, backend.upstream.close),
+            (backend.gate.start, backend.gate.stop),
+            (backend.poller.start, backend.poller.close),
+        )
     body_limits = body_limits_of(settings, budgets)
     door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
-    return Running(Proxy(parts, door), poller, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
+    return Running(Proxy(parts, door), backends, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
 
 
 async def _begin(
@@ -225,33 +206,3 @@ async def _begin(
     for start, stop in parts:
         await start()
         stack.push_async_callback(stop)
-
-
-def _address(settings: Settings) -> tuple[str, str | None]:
-    """Where vLLM is, and the key that it wants."""
-    secret = settings.upstream.api_key
-    return str(settings.upstream.url), secret.get_secret_value() if secret else None
-
-
-def _gate(settings: Settings, body_bytes: int, loop: asyncio.AbstractEventLoop) -> Gate:
-    budget = settings.budget
-    capacity = (budget.kv_blocks, budget.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None)
-    return Gate(
-        LocalLedger(capacity),
-        # Waiting bodies may fill half of the byte budget, so that those that are sent always find room too.
-        QueuePolicy(settings.queue.requests, body_bytes // 2, settings.queue.wait_seconds),
-        clock=time.monotonic,
-        call_later=loop.call_later,
-        jitter=random.random,
-        preprocess_rate=PreprocessRate(budget.preprocess_backlog_seconds),
-    )
-
-
-def _timeouts(settings: Settings) -> UpstreamTimeouts:
-    upstream = settings.upstream
-    return UpstreamTimeouts(
-        connect_seconds=upstream.connect_timeout_seconds,
-        first_event_seconds=upstream.first_byte_timeout_seconds,
-        gap_seconds=upstream.gap_timeout_seconds,
-        whole_seconds=upstream.total_timeout_seconds,
-    )

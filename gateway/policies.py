@@ -5,7 +5,7 @@ objects.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
@@ -21,6 +21,7 @@ from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Policies
 from gateway.server.receive import BodyLimits
 from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSettings
+from gateway.telemetry.declarations import ONLY_UPSTREAM
 
 DECODE_BYTES = "budget.decode_bytes"
 _CACHE_SHARE = 20  # all image caches together get a twentieth of the memory limit
@@ -101,6 +102,21 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAddress:
+    """A model server: its name in metrics and logs, where it is, and the key that it wants, if any."""
+
+    name: str
+    url: str
+    key: str | None = field(default=None, repr=False)
+
+
+def upstreams_of(settings: Settings) -> tuple[UpstreamAddress, ...]:
+    secret = settings.upstream.api_key
+    key = secret.get_secret_value() if secret else None
+    return (UpstreamAddress(ONLY_UPSTREAM, str(settings.upstream.url), key),)
 
 
 def engine_of(settings: Settings) -> Engine:

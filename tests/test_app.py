@@ -31,7 +31,7 @@ class TestBeforeTheUpstreamIsThere:
             async with model_server(port=port):
                 await until(lambda: gateway.application.why_not_ready() is None)
                 assert (await gateway.http.get("/readyz")).status_code == 200
-                poller = gateway.application._running.poller
+                poller = gateway.application._running.backends[0].poller
                 poller.state = replace(poller.state, is_up=False, trouble="/health answered 503")
                 answer = await gateway.http.get("/readyz")
                 assert answer.json()["reason"] == "the model server is down: /health answered 503"
@@ -96,7 +96,7 @@ class TestLifespan:
         async def fail(self):
             raise OSError("no more")
 
-        monkeypatch.setattr(f"gateway.app.Gate.{step}", fail)
+        monkeypatch.setattr(f"gateway.backends.Gate.{step}", fail)
         application = Application(settings_of(NOWHERE), lambda _: None)
         *_, last, error = await self.told(application, "lifespan.startup", "lifespan.shutdown")
         assert last == {"type": told, "message": "no more"}

@@ -3,16 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.exchange import Exchange
 
 BACK_PRESSURE = frozenset({429, 503})
 
 
-def turned_away(parts: Parts, exchange: Exchange, status: int) -> None:
+def turned_away(exchange: Exchange, status: int) -> None:
     """To be called while the exchange still holds its lease, or the next request would take its place at once."""
-    if exchange.lease is None or (status == 429 and _may_be_the_clients_own(parts, exchange)):
+    if exchange.lease is None or (status == 429 and _may_be_the_clients_own(exchange)):
         return
-    parts.pushed_back(exchange.retry_after_seconds, exchange.lease.held.sequences)
+    exchange.backend.follower.pushed_back(exchange.retry_after_seconds, exchange.lease.held.sequences)
 
 
 def retry_after_seconds(headers: Sequence[tuple[bytes, bytes]]) -> float | None:
@@ -22,9 +22,9 @@ def retry_after_seconds(headers: Sequence[tuple[bytes, bytes]]) -> float | None:
     return _positive(values.get(b"retry-after")) if milliseconds is None else milliseconds / 1000
 
 
-def _may_be_the_clients_own(parts: Parts, exchange: Exchange) -> bool:
+def _may_be_the_clients_own(exchange: Exchange) -> bool:
     """A limit of the key that this client brought, which is nobody else's business."""
-    return not parts.upstream.has_own_key and any(name == b"authorization" for name, _ in exchange.headers)
+    return not exchange.backend.upstream.has_own_key and any(name == b"authorization" for name, _ in exchange.headers)
 
 
 def _positive(value: bytes | None) -> float | None:

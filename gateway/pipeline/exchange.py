@@ -16,11 +16,11 @@ from gateway.domain.ticket import Newcomer
 from gateway.domain.trim import TrimPolicy
 from gateway.imaging.limits import ImageLimits
 from gateway.imaging.workers import ImageWorkers
-from gateway.ledger.gate import Gate, Lease
+from gateway.ledger.gate import Lease
 from gateway.models.served import ModelTable, ServedModel
+from gateway.pipeline.backend import Backend
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
-from gateway.upstream.client import UpstreamClient
 from gateway.wire.edits import PartSpans, locate_parts
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.routes import Kind, Route
@@ -59,9 +59,6 @@ class Rules(Protocol):
     def policies(self) -> Policies: ...
 
     @property
-    def models(self) -> ModelTable: ...
-
-    @property
     def looker(self) -> Looker: ...
 
 
@@ -69,21 +66,15 @@ class Rules(Protocol):
 class Parts:
     """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds.
 
-    `unseen` are the exchanges under way whose answers show nothing until their end, by request id (unseen.py).
-    `pushed_back` is told of every request that the engine turned away for want of room: its Retry-After in seconds, if
-    it named one, and the sequences that the request holds.
+    There is at least one of `backends`, and each has a name of its own.
     """
 
     policies: Policies
-    models: ModelTable
+    backends: Sequence[Backend]
     images: ImageWorkers
-    gate: Gate
-    upstream: UpstreamClient
     metrics: Metrics
     log: RequestLog
     clock: Callable[[], float]
-    pushed_back: Callable[[float | None, int], None]
-    unseen: "dict[str, Exchange]" = field(default_factory=dict)
 
     @property
     def looker(self) -> Looker:
@@ -107,6 +98,7 @@ class Exchange:
     `asks_for_usage`: the body that goes upstream asks for the stream's usage, which the client did not.
     `asked_priority` is the header's; `priority` what the request gets for that, or for what its body asks, once read.
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
+    `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     """
 
     request_id: str
@@ -155,6 +147,12 @@ class Exchange:
     is_abandoned: bool = False
     is_settled: bool = False
     ended: float = 0.0
+    backend: Backend = field(init=False, repr=False)
+    models: ModelTable = field(init=False, repr=False)
+
+    def goes_to(self, backend: Backend) -> None:
+        self.backend = backend
+        self.models = backend.models
 
     def located_parts(self, request: VisionRequest) -> dict[int, PartSpans]:
         """Where the parts of the images stand: a second pass over the body, made once and only where it is needed."""

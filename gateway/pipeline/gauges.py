@@ -1,69 +1,80 @@
 """What the gauges of /metrics show, read from their owners at scrape time."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.quantities import Resource
 from gateway.ledger.byte_budget import ByteBudget, Seats
-from gateway.ledger.gate import Gate
-from gateway.pipeline.follow import EngineFollower
+from gateway.pipeline.backend import Backend
+from gateway.telemetry.declarations import OF_ALL
 from gateway.telemetry.request_log import RequestLog
-from gateway.upstream.client import UpstreamClient
-from gateway.upstream.poll import Poller
 
-Reading = float | Mapping[str, float]
+Cells = dict[tuple[str, ...], float]
+Reading = float | Mapping[str, float] | Cells
 
 
 def gauge_readers(
-    gate: Gate,
-    seats: Seats,
-    bodies: ByteBudget,
-    decodes: ByteBudget,
-    poller: Poller,
-    follower: EngineFollower,
-    upstream: UpstreamClient,
-    log: RequestLog,
+    backends: Sequence[Backend], seats: Seats, bodies: ByteBudget, decodes: ByteBudget, log: RequestLog
 ) -> dict[str, Callable[[], Reading]]:
     """By the declared name of the metric."""
 
-    def kv_usage() -> float:
-        report = poller.state.report
-        return math.nan if report is None or report.kv_usage is None else report.kv_usage
+    def of_each(read: Callable[[Backend], float]) -> Callable[[], Reading]:
+        return lambda: {backend.name: float(read(backend)) for backend in backends}
 
-    def preemptions() -> float:
-        report = poller.state.report
-        return 0 if report is None else report.preemptions or 0
-
-    def capacity() -> dict[str, float]:
-        engine = gate.statistics().holdings.capacity
-        return {r.label: math.nan if engine[r] is None else float(engine[r] or 0) for r in Resource} | {
+    def capacity() -> Cells:
+        own = {
             "seats": seats.capacity,
             "body_bytes": bodies.statistics().capacity,
             "decode_bytes": decodes.statistics().capacity,
         }
+        return _by_resource(backends, lambda holdings: holdings.capacity) | _of_all(own)
 
-    def held() -> dict[str, float]:
-        engine = gate.statistics().holdings.held
-        return {r.label: float(engine[r]) for r in Resource} | {
+    def held() -> Cells:
+        own = {
             "seats": seats.taken,
             "body_bytes": bodies.statistics().held,
             "decode_bytes": decodes.statistics().held,
         }
+        return _by_resource(backends, lambda holdings: holdings.held) | _of_all(own)
 
     return {
-        "queue_depth": lambda: gate.statistics().admission.queue_depth,
-        "queue_cost_tokens": lambda: gate.statistics().admission.queue_cost_tokens,
+        "queue_depth": of_each(lambda backend: backend.gate.statistics().admission.queue_depth),
+        "queue_cost_tokens": of_each(lambda backend: backend.gate.statistics().admission.queue_cost_tokens),
         "capacity": capacity,
         "held": held,
-        "overcommit_blocks": lambda: gate.statistics().holdings.overcommit_blocks,
-        "upstream_up": lambda: float(poller.state.is_up),
-        "upstream_kv_usage_ratio": kv_usage,
-        "upstream_preemptions_total": preemptions,
-        "ceiling_ratio": lambda: follower.ceiling_ratio,
-        "upstream_foreign_requests": lambda: follower.live.foreign_requests,
-        "upstream_foreign_kv_blocks": lambda: follower.live.foreign_blocks,
-        "admission_pause_seconds": lambda: follower.pause_seconds,
-        "upstream_requests_in_flight": lambda: upstream.statistics().in_flight,
-        "upstream_retries_total": lambda: upstream.statistics().retried,
+        "overcommit_blocks": of_each(lambda backend: backend.gate.statistics().holdings.overcommit_blocks),
+        "upstream_up": of_each(lambda backend: backend.poller.state.is_up),
+        "upstream_kv_usage_ratio": of_each(_kv_usage),
+        "upstream_preemptions_total": of_each(_preemptions),
+        "ceiling_ratio": of_each(lambda backend: backend.follower.ceiling_ratio),
+        "upstream_foreign_requests": of_each(lambda backend: backend.follower.live.foreign_requests),
+        "upstream_foreign_kv_blocks": of_each(lambda backend: backend.follower.live.foreign_blocks),
+        "admission_pause_seconds": of_each(lambda backend: backend.follower.pause_seconds),
+        "upstream_requests_in_flight": of_each(lambda backend: backend.upstream.statistics().in_flight),
+        "upstream_retries_total": of_each(lambda backend: backend.upstream.statistics().retried),
         "log_lines_dropped_total": lambda: log.statistics().dropped,
     }
+
+
+def _by_resource(backends: Sequence[Backend], read: Callable[[HoldingsStatistics], Sequence[int | None]]) -> Cells:
+    cells: Cells = {}
+    for backend in backends:
+        amounts = read(backend.gate.statistics().holdings)
+        for resource, amount in zip(Resource, amounts, strict=True):
+            cells[resource.label, backend.name] = math.nan if amount is None else amount
+    return cells
+
+
+def _of_all(amounts: Mapping[str, int]) -> Cells:
+    return {(resource, OF_ALL): amount for resource, amount in amounts.items()}
+
+
+def _kv_usage(backend: Backend) -> float:
+    report = backend.poller.state.report
+    return math.nan if report is None or report.kv_usage is None else report.kv_usage
+
+
+def _preemptions(backend: Backend) -> float:
+    report = backend.poller.state.report
+    return 0 if report is None else report.preemptions or 0

@@ -55,15 +55,15 @@ async def plan_request(
     if not request.images:
         return Plan()
     _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
-    trim = _trim_policy(rules)
+    trim = _trim_policy(rules, exchange)
     by_count = plan_trim(request.messages, [0] * len(request.images), None, trim)
     gone = frozenset(by_count.dropped)
     sources = await _look_at(rules, exchange, [ref for ref in request.images if ref.ordinal not in gone])
     if model.is_assumed:
         plans = tuple(_unchanged(source, model.family) for source in sources)
         return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
-    room = _context_room(rules, request, model, text)
-    conversation = _Conversation(request, sources, by_count, room, trim, _resize_policy(rules, exchange.resize_preset))
+    room = _context_room(rules, exchange, request, model, text)
+    conversation = _Conversation(request, sources, by_count, room, trim, _resize_policy(rules, exchange))
     if len(sources) <= _INLINE_IMAGES:
         return _fitted(conversation, model.family)
     return await in_thread(ONE_THREAD, _fitted, conversation, model.family)
@@ -150,17 +150,19 @@ def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
         )
 
 
-def _trim_policy(rules: Rules) -> TrimPolicy:
-    return replace(rules.policies.trim, image_limit=rules.models.engine.image_limit.value or _MOST_IMAGES)
+def _trim_policy(rules: Rules, exchange: Exchange) -> TrimPolicy:
+    return replace(rules.policies.trim, image_limit=exchange.models.engine.image_limit.value or _MOST_IMAGES)
 
 
-def _resize_policy(rules: Rules, asked: str | None) -> ResizePolicy:
-    policy = replace(rules.policies.resize, encoder_budget=rules.models.engine.encoder_tokens.value)
-    return policy.for_request(asked)
+def _resize_policy(rules: Rules, exchange: Exchange) -> ResizePolicy:
+    policy = replace(rules.policies.resize, encoder_budget=exchange.models.engine.encoder_tokens.value)
+    return policy.for_request(exchange.resize_preset)
 
 
-def _context_room(rules: Rules, request: VisionRequest, model: ServedModel, text: Bounds) -> ContextRoom | None:
-    limits = rules.models.limits(model)
+def _context_room(
+    rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, text: Bounds
+) -> ContextRoom | None:
+    limits = exchange.models.limits(model)
     known = [limit for limit in (limits.max_model_len, limits.kv_pool_tokens) if limit is not None]
     if not known or request.truncate_prompt_tokens is not None:
         return None

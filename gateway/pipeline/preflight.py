@@ -30,24 +30,24 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
         foresight = never(misfit)
     else:
         if plan.sources and parts.policies.verifies_all:
-            cost = spare_known(parts, cost, await hash_images(parts, plan))
+            cost = spare_known(exchange, cost, await hash_images(parts, plan))
         foresight = _foreseen(parts, exchange, cost)
     estimate = estimate_report(parts, exchange, plan, cost)
     return Report(verdict_report(foresight, request, overload_status), estimate)
 
 
 def _foreseen(parts: Parts, exchange: Exchange, cost: RequestCost) -> Foresight:
-    model, limits, engine = exchange.model, exchange.limits, parts.models.engine
+    model, limits, engine, gate = exchange.model, exchange.limits, exchange.models.engine, exchange.backend.gate
     assert model is not None and limits is not None, "it has a price"  # noqa: PT018
     if not engine.is_up:
         return refused(as_gateway_error(UpstreamDownError("it did not answer when last looked at"), engine))
     ticket = ticket_of(parts, exchange, cost, parts.clock())
     return foresee(
-        parts.gate.would_decide(ticket),
+        gate.would_decide(ticket),
         cost,
         limits,
         None if model.is_assumed else model.family,
-        parts.gate.statistics().holdings,
-        parts.gate.policy,
+        gate.statistics().holdings,
+        gate.policy,
         longest_wait_seconds=ticket.deadline - ticket.arrived,
     )

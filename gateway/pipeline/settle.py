@@ -62,7 +62,7 @@ def answered(parts: Parts, exchange: Exchange) -> None:
     if status < 400:
         _close(parts, exchange, Ending.DONE)
     elif status in BACK_PRESSURE:
-        turned_away(parts, exchange, status)
+        turned_away(exchange, status)
         _close(parts, exchange, Ending.DROPPED)
     else:
         _close(parts, exchange, Ending.IGNORED)
@@ -73,13 +73,13 @@ def book(parts: Parts, exchange: Exchange) -> None:
     status = _final_status(exchange)
     if status < 400:
         exchange.usage = exchange.observer.usage if exchange.observer else usage_of(exchange.tail)
-        parts.models.engine.images.add(exchange.sent_images)
+        exchange.backend.models.engine.images.add(exchange.sent_images)
         _learn(exchange)
         _book(parts, exchange, Outcome.FINISHED)
         return
     in_stream = exchange.observer.error if exchange.observer else None
     _learn_limits(
-        parts, learn_from_message(in_stream.message) if in_stream else learn_from_error(status, exchange.tail)
+        exchange, learn_from_message(in_stream.message) if in_stream else learn_from_error(status, exchange.tail)
     )
     is_broken = status >= 500 and status not in BACK_PRESSURE
     _book(parts, exchange, Outcome.UPSTREAM_BROKE if is_broken else Outcome.UPSTREAM_REFUSED)
@@ -136,7 +136,7 @@ def _close(parts: Parts, exchange: Exchange, ending: Ending) -> None:
     exchange.is_settled = True
     exchange.ended = parts.clock()
     exchange.body = b""
-    parts.unseen.pop(exchange.request_id, None)
+    exchange.backend.unseen.pop(exchange.request_id, None)
     if exchange.lease is not None and exchange.lease.is_open:
         exchange.lease.close(ending)
 
@@ -203,13 +203,13 @@ def _learn_output(
         model.speed.observe(tokens // cost.answers, exchange.ended - exchange.sent_at)
 
 
-def _learn_limits(parts: Parts, learned: LearnedLimits | None) -> None:
+def _learn_limits(exchange: Exchange, learned: LearnedLimits | None) -> None:
     if learned is None:
         return
     if learned.image_limit is not None:
-        parts.models.engine.image_limit.learn(learned.image_limit)
+        exchange.backend.models.engine.image_limit.learn(learned.image_limit)
     if learned.encoder_cache_size is not None:
-        parts.models.engine.encoder_tokens.learn(learned.encoder_cache_size)
+        exchange.backend.models.engine.encoder_tokens.learn(learned.encoder_cache_size)
 
 
 def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:

@@ -55,13 +55,13 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     prepared = await transform(parts, exchange, plan)
     edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
     is_long = len(request.images) > _IMAGES_AT_ONCE or (request.has_stream_options and len(exchange.body) > _LONG_BYTES)
-    asks = wants_usage(parts, request)
+    asks = wants_usage(parts, exchange, request)
     body = await in_thread(ONE_THREAD, rewrite, *edits, asks) if is_long else rewrite(*edits, asks)
     answer = await send(parts, exchange, request, body)
-    if exchange.asks_for_usage and answer.status in FIELD_REFUSALS and await _is_wish_refused(parts, answer):
+    if exchange.asks_for_usage and answer.status in FIELD_REFUSALS and await _is_wish_refused(exchange, answer):
         body = await in_thread(ONE_THREAD, rewrite, *edits) if is_long else rewrite(*edits)
-        answer = await forward(parts, exchange, request, body)
-        parts.models.engine.refuses_stream_options = answer.status < _FIRST_ERROR
+        answer = await forward(exchange, request, body)
+        exchange.backend.models.engine.refuses_stream_options = answer.status < _FIRST_ERROR
     return answer
 
 
@@ -70,7 +70,7 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
 
     Needs no engine, as does what goes before and `misfit_of`: so `vlm-gateway estimate` runs them too.
     """
-    model = exchange.model = rules.models.served(request.model)
+    model = exchange.model = exchange.models.served(request.model)
     text = await count_text(exchange, request, model)
     plan = await plan_request(rules, exchange, request, model, text)
     if plan.trimmed:
@@ -97,7 +97,7 @@ def cost_of(
     rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
-    limits = exchange.limits = rules.models.limits(model)
+    limits = exchange.limits = exchange.models.limits(model)
     image_tokens = [image_cost(image, model.family) for image in plan.plans] if plan.plans else []
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
     return estimate(
@@ -119,10 +119,10 @@ async def spare_known_images(
     """Before step 6: images that the engine knows are not charged again. Each is hashed for that, which reads all its
     bytes: so not before it is looked whether the request could at least wait. Raises GatewayError 429.
     """
-    parts.gate.refuse_if_full(exchange.newcomer(exchange.body_bytes))
+    exchange.backend.gate.refuse_if_full(exchange.newcomer(exchange.body_bytes))
     images = exchange.sent_images = await hash_images(parts, plan)
     sources = tuple(source._replace(digest=digest) for source, (digest, _) in zip(plan.sources, images, strict=True))
-    exchange.cost = spare_known(parts, cost, images)
+    exchange.cost = spare_known(exchange, cost, images)
     return plan._replace(sources=sources), exchange.cost
 
 
@@ -132,9 +132,9 @@ async def hash_images(parts: Parts, plan: Plan) -> tuple[tuple[bytes, Size], ...
     return tuple(zip(digests, (image.target for image in plan.plans), strict=True))
 
 
-def spare_known(parts: Parts, cost: RequestCost, images: Sequence[tuple[bytes, Size]]) -> RequestCost:
+def spare_known(exchange: Exchange, cost: RequestCost, images: Sequence[tuple[bytes, Size]]) -> RequestCost:
     """The cost without the decoding and encoding of those that the engine has lately served."""
-    lately = parts.models.engine.images
+    lately = exchange.models.engine.images
     return spare_served(cost, [image in lately for image in images])
 
 
@@ -142,7 +142,7 @@ async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
     """Step 6: the lease, at once or after waiting. Raises GatewayError 429 or 503."""
     exchange.queued = parts.clock()
     _refuse_what_is_late(exchange, exchange.queued)
-    exchange.lease = await parts.gate.admit(ticket_of(parts, exchange, cost, exchange.queued))
+    exchange.lease = await exchange.backend.gate.admit(ticket_of(parts, exchange, cost, exchange.queued))
 
 
 def ticket_of(parts: Parts, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:
@@ -206,15 +206,15 @@ async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: S
     if exchange.lease is not None:
         exchange.lease.sent(is_streamed=request.stream)
         if not request.stream:
-            parts.unseen[exchange.request_id] = exchange
-    return await forward(parts, exchange, request, body)
+            exchange.backend.unseen[exchange.request_id] = exchange
+    return await forward(exchange, request, body)
 
 
-async def forward(parts: Parts, exchange: Exchange, request: VisionRequest, body: Sequence[Segment]) -> Answer:
+async def forward(exchange: Exchange, request: VisionRequest, body: Sequence[Segment]) -> Answer:
     """One way to the upstream and back. Raises GatewayError 502, 503 or 504."""
     path = exchange.path if not exchange.query else f"{exchange.path}?{exchange.query.decode('latin-1')}"
     try:
-        return await parts.upstream.send(
+        return await exchange.backend.upstream.send(
             exchange.method,
             path,
             exchange.headers,
@@ -223,15 +223,15 @@ async def forward(parts: Parts, exchange: Exchange, request: VisionRequest, body
             is_streaming=request.stream,
         )
     except UpstreamError as error:
-        raise as_gateway_error(error, parts.models.engine) from error
+        raise as_gateway_error(error, exchange.backend.models.engine) from error
 
 
-async def _is_wish_refused(parts: Parts, answer: Answer) -> bool:
+async def _is_wish_refused(exchange: Exchange, answer: Answer) -> bool:
     """What the gateway asked for is why the upstream refuses; nothing is left of `answer` then. Raises GatewayError."""
     try:
         return await names_stream_options(answer)
     except UpstreamError as error:
-        raise as_gateway_error(error, parts.models.engine) from error
+        raise as_gateway_error(error, exchange.backend.models.engine) from error
 
 
 def as_gateway_error(error: UpstreamError, engine: Engine) -> GatewayError:

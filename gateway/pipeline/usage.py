@@ -5,7 +5,7 @@ what vLLM would have written there is known too late (wire/usage_event.py): for 
 """
 
 from gateway.domain.request import VisionRequest
-from gateway.pipeline.exchange import Parts
+from gateway.pipeline.exchange import Exchange, Parts
 from gateway.upstream.client import Answer
 
 FIELD_REFUSALS = frozenset({400, 422})
@@ -14,14 +14,14 @@ FIELD_REFUSALS = frozenset({400, 422})
 _NAMES = (b"stream_options", b"include_usage")
 
 
-def wants_usage(parts: Parts, request: VisionRequest) -> bool:
+def wants_usage(parts: Parts, exchange: Exchange, request: VisionRequest) -> bool:
     """Whether to ask for the usage of this request's stream."""
     return (
         request.stream
         and not request.include_usage
         and request.prompts * request.n == 1
         and parts.policies.asks_for_usage
-        and not parts.models.engine.refuses_stream_options
+        and not exchange.backend.models.engine.refuses_stream_options
     )
 
 

@@ -57,7 +57,7 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
         settle.upstream_broke(parts, exchange)
         if exchange.observer is not None:
             event = error_event(
-                as_gateway_error(error, parts.models.engine), is_at_border=exchange.observer.is_at_border
+                as_gateway_error(error, exchange.models.engine), is_at_border=exchange.observer.is_at_border
             )
             await send({"type": "http.response.body", "body": _kept_back(exchange) + event})
     else:

@@ -1,5 +1,6 @@
 """The routes that make no engine work: health, metrics, version, models. FastAPI lives here and only here."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from fastapi import FastAPI, Request, Response
@@ -21,6 +22,10 @@ class Control(Protocol):
         """None when requests can be served; else the reason in a sentence."""
         ...
 
+    def troubles(self) -> list[str]:
+        """A sentence about each model server that is not up."""
+        ...
+
     def metrics_page(self, accept: str) -> tuple[bytes, str]: ...
 
 
@@ -38,7 +43,7 @@ def create_control_app(control: Control) -> FastAPI:
 
     @app.get("/readyz")
     async def readyz(response: Response) -> dict[str, str]:
-        return _verdict(response, control.why_not_ready())
+        return _verdict(response, control.why_not_ready(), control.troubles())
 
     app.add_api_route("/health", readyz, include_in_schema=False)
 
@@ -64,9 +69,9 @@ def _document_preflight(app: FastAPI) -> None:
     document.setdefault("components", {}).setdefault("schemas", {}).update(components)
 
 
-def _verdict(response: Response, why_not: str | None) -> dict[str, str]:
+def _verdict(response: Response, why_not: str | None, troubles: Sequence[str] = ()) -> dict[str, str]:
     if why_not is None:
-        return {"status": "ok"}
+        return {"status": "ok", "but": "; ".join(troubles)} if troubles else {"status": "ok"}
     response.status_code = 503
     return {"status": "unavailable", "reason": why_not}
 

@@ -32,7 +32,7 @@ class ModelsRoute:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._listings = Listings(parts.upstream, parts.clock)
+        self._listings = Listings(parts.backends[0].upstream, parts.clock)
         self._read: tuple[Listing, dict[str, msgspec.Raw]] | None = None
 
     async def answer(self, exchange: Exchange, send: Send) -> None:
@@ -40,7 +40,7 @@ class ModelsRoute:
         try:
             listing = await self._listings.get(exchange.headers, exchange.request_id)
         except UpstreamError as error:
-            raise as_gateway_error(error, self._parts.models.engine) from error
+            raise as_gateway_error(error, exchange.models.engine) from error
         exchange.upstream_status = listing.status
         headers, body = listing.headers, listing.body
         model_id = exchange.route.model_id

@@ -14,6 +14,7 @@ from gateway.domain.outcome import Reason
 from gateway.domain.tenancy import Tenancy
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline import settle
+from gateway.pipeline.backend import refuse_if_all_full
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
@@ -90,7 +91,7 @@ class Proxy:
         now = self._parts.clock()
         tenant = self._door.tenancy.tenant_of(arrival.key, now)
         asked_priority, deadline_seconds = arrival.priority, arrival.deadline_seconds
-        return Exchange(
+        exchange = Exchange(
             request_id=new_request_id(),
             client_request_id=arrival.client_request_id,
             path=scope["path"],
@@ -105,6 +106,8 @@ class Proxy:
             priority=tenant.priority_of(asked_priority),
             deadline=None if deadline_seconds is None else now + deadline_seconds,
         )
+        exchange.goes_to(self._parts.backends[0])
+        return exchange
 
     async def _attend(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         route = exchange.route = classify(exchange.method, exchange.path)
@@ -134,7 +137,7 @@ class Proxy:
         refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
         if exchange.route.kind is not Kind.PREFLIGHT:
-            self._parts.gate.refuse_if_full(exchange.newcomer(arrival.content_length or 0))
+            refuse_if_all_full(self._parts.backends, exchange.newcomer(arrival.content_length or 0))
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it

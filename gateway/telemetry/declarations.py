@@ -1,8 +1,9 @@
 """Every metric of the gateway, declared once: name, help, labels with all their values, buckets. Data only.
 
 Labels are closed sets, so that no client's text can make a series; models are those configured or discovered, a
-hundred at most, and `other`; tenant classes the operator's names for those who have keys, and `default`. RECORDED
-metrics are counted here as things happen, OBSERVED ones are asked of their owners at scrape time.
+hundred at most, and `other`; tenant classes the operator's names for those who have keys, and `default`; upstreams his
+names of the model servers. RECORDED metrics are counted here as things happen, OBSERVED ones are asked of their owners
+at scrape time.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
 
 OTHER = "other"
+ONLY_UPSTREAM = "default"
+"""The name of the one upstream where only its address is given."""
+OF_ALL = ""
+"""The label `upstream` of what all share; Prometheus takes an empty label for none."""
 UNKNOWN = "unknown"
 
 
@@ -60,6 +65,7 @@ _OUTCOME = Label("outcome", tuple(Outcome))
 _REASON = Label("reason", tuple(Reason))
 _PRIORITY = Label("priority", tuple(priority.label for priority in Priority))
 TENANT_CLASS = Label("tenant_class", None)
+UPSTREAM = Label("upstream", None)
 _CODE = Label("code", IMAGE_CODES)
 _FORMAT = Label("format", (*ImageFormat, UNKNOWN))
 _ACTION = Label("action", tuple(ImageAction))
@@ -127,26 +133,58 @@ RECORDED = (
 )
 
 OBSERVED = (
-    Declaration("queue_depth", "gauge", "Requests that wait."),
-    Declaration("queue_cost_tokens", "gauge", "Prompt and reserved output tokens of the requests that wait."),
+    Declaration("queue_depth", "gauge", "Requests that wait.", (UPSTREAM,)),
     Declaration(
-        "capacity", "gauge", "What may be held of each resource; NaN where unknown, not enforced.", (_RESOURCE,)
+        "queue_cost_tokens", "gauge", "Prompt and reserved output tokens of the requests that wait.", (UPSTREAM,)
     ),
-    Declaration("held", "gauge", "What is held of each resource.", (_RESOURCE,)),
-    Declaration("overcommit_blocks", "gauge", "KV blocks held above capacity, by answers that grew."),
-    Declaration("upstream_up", "gauge", "1 if the upstream's HTTP server answers; not proof that its engine works."),
-    Declaration("upstream_kv_usage_ratio", "gauge", "KV usage from 0 to 1 as the engine last reported; NaN if never."),
-    Declaration("upstream_preemptions_total", "counter", "Preemptions that the engine reported."),
+    Declaration(
+        "capacity",
+        "gauge",
+        "What may be held of each resource; NaN where unknown, not enforced. Without upstream: the gateway's own.",
+        (_RESOURCE, UPSTREAM),
+    ),
+    Declaration(
+        "held",
+        "gauge",
+        "What is held of each resource. Without upstream: the gateway's own.",
+        (_RESOURCE, UPSTREAM),
+    ),
+    Declaration("overcommit_blocks", "gauge", "KV blocks held above capacity, by answers that grew.", (UPSTREAM,)),
+    Declaration(
+        "upstream_up", "gauge", "1 if the upstream's HTTP server answers; not proof that its engine works.", (UPSTREAM,)
+    ),
+    Declaration(
+        "upstream_kv_usage_ratio",
+        "gauge",
+        "KV usage from 0 to 1 as the engine last reported; NaN if never.",
+        (UPSTREAM,),
+    ),
+    Declaration("upstream_preemptions_total", "counter", "Preemptions that the engine reported.", (UPSTREAM,)),
     Declaration(
         "ceiling_ratio",
         "gauge",
         "Share of the budget that is let in: less after preemptions, beside others and after the upstream's start.",
+        (UPSTREAM,),
     ),
-    Declaration("upstream_foreign_requests", "gauge", "Requests at the engine that others sent, as far as they stand."),
-    Declaration("upstream_foreign_kv_blocks", "gauge", "KV blocks in use beyond those held here, likewise."),
-    Declaration("admission_pause_seconds", "gauge", "Nothing is sent for so long: the upstream turned requests away."),
-    Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended."),
-    Declaration("upstream_retries_total", "counter", "Requests sent again because an idle connection was closed."),
+    Declaration(
+        "upstream_foreign_requests",
+        "gauge",
+        "Requests at the engine that others sent, as far as they stand.",
+        (UPSTREAM,),
+    ),
+    Declaration(
+        "upstream_foreign_kv_blocks", "gauge", "KV blocks in use beyond those held here, likewise.", (UPSTREAM,)
+    ),
+    Declaration(
+        "admission_pause_seconds",
+        "gauge",
+        "Nothing is sent for so long: the upstream turned requests away.",
+        (UPSTREAM,),
+    ),
+    Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended.", (UPSTREAM,)),
+    Declaration(
+        "upstream_retries_total", "counter", "Requests sent again because an idle connection was closed.", (UPSTREAM,)
+    ),
     Declaration(
         "models_without_series", "gauge", "Served model names beyond the first hundred; they count as `other`."
     ),

@@ -23,10 +23,10 @@ from gateway.domain.outcome import Outcome, Reason
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.telemetry import declarations as declared
-from gateway.telemetry.declarations import OTHER, UNKNOWN, Declaration, Label
+from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN, Declaration, Label
 
-Reading = float | None | Mapping[str, float | None]
-"""One number, or one for each value of the metric's label; None is unknown."""
+Reading = float | None | Mapping[str, float | None] | Mapping[tuple[str, ...], float | None]
+"""One number, or one for each value of the metric's label or labels; None is unknown."""
 
 _Cells = Mapping[tuple[str, ...], float]
 
@@ -104,7 +104,13 @@ class Histogram:
 class Metrics:
     """All counting of the process. Each method is called once per event, none costs more than a microsecond or so."""
 
-    def __init__(self, models: Iterable[str] = (), tenant_classes: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        models: Iterable[str] = (),
+        tenant_classes: Iterable[str] = (),
+        upstreams: Sequence[str] = (ONLY_UPSTREAM,),
+    ) -> None:
+        self._upstreams = upstreams
         self._requests = CounterTable(declared.REQUESTS)
         classes = tuple(dict.fromkeys((DEFAULT_CLASS, *tenant_classes)))
         self._rejections = CounterTable(declared.REJECTIONS, classes)
@@ -237,9 +243,13 @@ class Metrics:
             yield histogram.family()
         for declaration in declared.OBSERVED:
             read = self._readers.get(declaration.name)
-            yield _family(declaration, _cells(declaration, read() if read else _at_zero(declaration)))
+            yield _family(declaration, _cells(read() if read else self._at_zero(declaration)))
         if self._build is not None:
             yield _family(declared.BUILD_INFO, {self._build: 1})
+
+    def _at_zero(self, declaration: Declaration) -> Reading:
+        values = [label.values or self._upstreams for label in declaration.labels]
+        return dict.fromkeys(product(*values), 0.0) if values else 0.0
 
     def _model(self, model: str | None) -> str:
         return model if model in self._models else OTHER
@@ -257,16 +267,10 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _at_zero(declaration: Declaration) -> Reading:
-    return {} if declaration.labels else 0.0
-
-
-def _cells(declaration: Declaration, reading: Reading) -> _Cells:
-    """A number for every value of the label, or the one number of a metric without."""
+def _cells(reading: Reading) -> _Cells:
     if not isinstance(reading, Mapping):
         return {(): _number(reading)}
-    values = declaration.labels[0].values or ()
-    return {(value,): _number(reading.get(value, 0.0)) for value in values}
+    return {key if isinstance(key, tuple) else (key,): _number(value) for key, value in reading.items()}
 
 
 def _number(value: float | None) -> float:

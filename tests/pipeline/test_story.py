@@ -83,7 +83,7 @@ async def test_a_guess_at_what_images_cost_refuses_nothing():
 
 async def test_a_guess_at_images_teaches_nothing_of_the_text():
     async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
-        unknown = gateway.application._running.proxy._parts.models.served("unheard-of")
+        unknown = gateway.application._running.proxy._parts.backends[0].models.served("unheard-of")
         await gateway.chat("x" * 500, image(data_url(encoded(picture(28, 28)))), model="unheard-of")
         await gateway.until_released()
         assert unknown.ratio.bytes_per_token == 3.0

@@ -60,18 +60,19 @@ async def test_others_do_not(path, body):
         await until(lambda: gateway.metrics("gateway_held").get(BLOCKS, 0) > 0)
         at_first = gateway.metrics("gateway_held")[BLOCKS]
         parts = gateway.application._running.proxy._parts
-        grow_unseen(parts.unseen.values(), parts.clock() + 1_000.0)
+        (backend,) = parts.backends
+        grow_unseen(backend.unseen.values(), parts.clock() + 1_000.0)
         assert gateway.metrics("gateway_held")[BLOCKS] == at_first
         slow.may_answer.set()
         assert (await ask).status_code == 200
         await gateway.until_released()
-        assert not parts.unseen
+        assert not backend.unseen
 
 
 async def test_the_speed_is_learned_from_whole_answers():
     async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
         await gateway.until_up()
-        model = gateway.application._running.proxy._parts.models.served("tiny")
+        model = gateway.application._running.proxy._parts.backends[0].models.served("tiny")
         before = model.speed.tokens_per_second
         await gateway.chat()
         await gateway.until_released()

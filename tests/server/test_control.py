@@ -11,14 +11,17 @@ from tests.support.model_server import error_of
 class Told:
     """A gateway that is as the test says."""
 
-    def __init__(self, *, started=True, why_not=None):
-        self._started, self._why_not = started, why_not
+    def __init__(self, *, started=True, why_not=None, troubles=()):
+        self._started, self._why_not, self._troubles = started, why_not, troubles
 
     def is_started(self):
         return self._started
 
     def why_not_ready(self):
         return self._why_not
+
+    def troubles(self):
+        return self._troubles
 
     def metrics_page(self, accept):
         return f"# for {accept}\n".encode(), "text/plain; version=1.0.0"
@@ -40,6 +43,11 @@ async def test_not_ready_says_why():
         answer = await client(why_not="the model server is down").get(path)
         assert (answer.status_code, answer.json()["reason"]) == (503, "the model server is down")
     assert (await client(why_not="the model server is down").get("/livez")).status_code == 200
+
+
+async def test_ready_without_some_says_without_whom():
+    answer = await client(troubles=["the model server b is down"]).get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "but": "the model server b is down"})
 
 
 async def test_not_started():

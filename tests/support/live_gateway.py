@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.app import Application
 from gateway.server.http_protocol import GatewayProtocol
 from gateway.settings import Settings
+from tests.support.processes import series_name
 
 MODEL = "tiny"
 CHAT = "/v1/chat/completions"
@@ -33,13 +34,13 @@ class LiveGateway:
     log_text: bytearray = field(default_factory=bytearray)
 
     def metrics(self, prefix: str = "gateway_") -> dict[str, float]:
-        """Samples of /metrics that are not zero, keyed `gateway_held{resource="kv_blocks"}`, less the common prefix."""
+        """Samples of /metrics that are not zero, by `series_name` less the common prefix."""
         running = self.application._running
         assert running is not None
         lines = [line for line in running.metrics.render()[0].decode().splitlines() if line.startswith(prefix)]
         families = text_string_to_metric_families("\n".join([*lines, ""]))
-        named = {_key(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
-        return {name.removeprefix(prefix): value for name, value in named.items() if value}
+        samples = [sample for family in families for sample in family.samples if sample.value]
+        return {series_name(each.name, each.labels).removeprefix(prefix): each.value for each in samples}
 
     def held(self) -> dict[str, float]:
         """Whatever the gateway still holds or lets wait, by resource."""
@@ -157,8 +158,3 @@ async def _served(application: Application) -> AsyncIterator[tuple[str, int, set
     finally:
         server.may_leave.set()
         await task
-
-
-def _key(name: str, labels: dict[str, str]) -> str:
-    inside = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
-    return f"{name}{{{inside}}}" if inside else name

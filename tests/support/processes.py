@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 START_SECONDS = 90
 STOP_SECONDS = 15
+_ONE_UPSTREAM = {("upstream", "default"), ("upstream", "")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,13 @@ def free_port() -> int:
 
 
 def metrics(url: str) -> dict[str, float]:
-    """Every sample of `url`/metrics, keyed by its name and sorted labels: `gateway_held{resource="kv_blocks"}`."""
+    """Every sample of `url`/metrics, by `series_name`."""
     families = text_string_to_metric_families(httpx.get(f"{url}/metrics").raise_for_status().text)
-    return {_key(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
+    return {series_name(sample.name, sample.labels): sample.value for family in families for sample in family.samples}
 
 
-def _key(name: str, labels: Mapping[str, str]) -> str:
+def series_name(name: str, labels: Mapping[str, str]) -> str:
+    """Such as `gateway_held{resource="kv_blocks"}`: where there is one upstream, its name goes without saying."""
+    labels = {label: value for label, value in labels.items() if (label, value) not in _ONE_UPSTREAM}
     inside = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
     return f"{name}{{{inside}}}" if inside else name

@@ -52,9 +52,10 @@ class TestDeclarations:
     def test_every_value_of_every_closed_label_starts_at_zero(self, metrics: Metrics) -> None:
         series = {key: number for key, number in page(metrics).items() if key[0].startswith("gateway_")}
         assert set(series.values()) == {0.0}
+        at_run_time = {"model": ("tiny", "other"), "tenant_class": ("default",), "upstream": ("default",)}
         for declaration in ALL:
             for label in declaration.labels:
-                values = label.values or {"model": ("tiny", "other"), "tenant_class": ("default",)}[label.name]
+                values = label.values or at_run_time[label.name]
                 seen = {dict(labels)[label.name] for name, labels in series if name == declaration.full_name}
                 assert seen == set(values)
 
@@ -64,7 +65,7 @@ class TestDeclarations:
             labels = {"model": "tiny", "priority": "default", "reason": reason.value, "tenant_class": "default"}
             assert ("gateway_rejections_total", tuple(labels.items())) in series
         for resource in Resource:
-            assert ("gateway_held", (("resource", resource.label),)) in series
+            assert ("gateway_held", (("resource", resource.label), ("upstream", "default"))) in series
         codes = {dict(labels)["code"] for name, labels in series if name == "gateway_image_errors_total"}
         assert "image_parse_error" in codes
         assert "invalid_json" not in codes
@@ -193,21 +194,26 @@ class TestObserving:
     def test_gauges_are_asked_at_scrape_time(self, metrics: Metrics) -> None:
         depth = [3]
         metrics.observe_gauges(
-            queue_depth=lambda: depth[0],
-            held=lambda: {"kv_blocks": 17, "seats": 2},
-            capacity=lambda: {"kv_blocks": None},
-            upstream_kv_usage_ratio=lambda: None,
-            upstream_preemptions_total=lambda: 4,
+            log_lines_dropped_total=lambda: depth[0],
+            held=lambda: {("kv_blocks", "a"): 17, ("kv_blocks", "b"): 0, ("seats", ""): 2},
+            capacity=lambda: {("kv_blocks", "a"): None},
+            upstream_kv_usage_ratio=lambda: {"a": None, "b": 0.5},
         )
-        assert value(metrics, "queue_depth") == 3
+        assert value(metrics, "log_lines_dropped_total") == 3
         depth[0] = 0
-        assert value(metrics, "queue_depth") == 0
-        assert value(metrics, "held", resource="kv_blocks") == 17
-        assert value(metrics, "held", resource="seats") == 2
-        assert value(metrics, "held", resource="sequences") == 0
-        assert math.isnan(value(metrics, "capacity", resource="kv_blocks"))
-        assert math.isnan(value(metrics, "upstream_kv_usage_ratio"))
-        assert value(metrics, "upstream_preemptions_total") == 4
+        assert value(metrics, "log_lines_dropped_total") == 0
+        assert value(metrics, "held", resource="kv_blocks", upstream="a") == 17
+        assert value(metrics, "held", resource="kv_blocks", upstream="b") == 0
+        assert value(metrics, "held", resource="seats", upstream="") == 2
+        assert math.isnan(value(metrics, "capacity", resource="kv_blocks", upstream="a"))
+        assert math.isnan(value(metrics, "upstream_kv_usage_ratio", upstream="a"))
+        assert value(metrics, "upstream_kv_usage_ratio", upstream="b") == 0.5
+
+    def test_of_several_upstreams_each_has_its_series(self) -> None:
+        two = Metrics(["tiny"], upstreams=("a", "b"))
+        for name in ("a", "b"):
+            assert value(two, "upstream_up", upstream=name) == 0
+            assert value(two, "held", resource="kv_blocks", upstream=name) == 0
 
     def test_what_is_not_declared_cannot_be_observed(self, metrics: Metrics) -> None:
         with pytest.raises(KeyError, match="queue_length"):
@@ -238,7 +244,7 @@ class TestPage:
     )
     def test_no_accept_header_is_a_fault_or_changes_a_name(self, metrics: Metrics, accept: str) -> None:
         text = metrics.render(accept)[0].decode()
-        assert "\ngateway_queue_depth 0.0\n" in text
+        assert '\ngateway_queue_depth{upstream="default"} 0.0\n' in text
         assert 'gateway_image_errors_total{code="empty_image_file"} 0.0\n' in text
 
     def test_the_process_is_on_it_too(self, metrics: Metrics) -> None:

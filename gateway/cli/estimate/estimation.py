@@ -49,7 +49,6 @@ class OfflineRules:
     """What the story's pure steps need."""
 
     policies: Policies
-    models: ModelTable
     looker: OfflineLooker
 
 
@@ -70,7 +69,8 @@ def _estimated(exchange: Exchange, settings: Settings, assumed: Assumptions) -> 
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     refuse_length(Arrival(content_length=exchange.body_bytes), body_limits_of(settings, budgets).max_bytes)
     request = asyncio.run(read_request(exchange))
-    rules = OfflineRules(policies_of(settings, budgets), _models(settings, assumed, request.model), OfflineLooker())
+    exchange.models = _models(settings, assumed, request.model)
+    rules = OfflineRules(policies_of(settings, budgets), OfflineLooker())
     plan, cost = asyncio.run(price(rules, exchange, request))
     misfit = misfit_of(exchange, cost)
     estimate = estimate_report(rules, exchange, plan, cost)

@@ -1,0 +1,87 @@
+"""Part of the composition: each upstream of the settings becomes a backend, with what looks at it and follows it."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from gateway.domain.learning import PreprocessRate
+from gateway.domain.queue import QueuePolicy
+from gateway.ledger.gate import Gate
+from gateway.ledger.local import LocalLedger
+from gateway.models.served import ModelTable, ServedModel
+from gateway.pipeline.backend import Backend
+from gateway.pipeline.exchange import Exchange
+from gateway.pipeline.follow import EngineFollower
+from gateway.pipeline.unseen import grow_unseen
+from gateway.policies import UpstreamAddress, engine_of, upstreams_of
+from gateway.settings import Settings
+from gateway.telemetry.metrics import Metrics
+from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
+from gateway.upstream.poll import Poller
+from gateway.upstream.state import PollPace
+
+_FREE_SEQUENCES = 128
+
+
+def compose_backends(
+    settings: Settings,
+    models: Sequence[ServedModel],
+    metrics: Metrics,
+    *,
+    body_bytes: int,
+    is_busy: Callable[[], bool],
+) -> tuple[Backend, ...]:
+    """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests."""
+    upstreams = upstreams_of(settings)
+    # Waiting bodies may fill half of the byte budget, so that those that are sent always find room too.
+    queue = QueuePolicy(settings.queue.requests, body_bytes // (2 * len(upstreams)), settings.queue.wait_seconds)
+    return tuple(_backend(settings, upstream, models, metrics, queue, is_busy) for upstream in upstreams)
+
+
+def _backend(
+    settings: Settings,
+    upstream: UpstreamAddress,
+    models: Sequence[ServedModel],
+    metrics: Metrics,
+    queue: QueuePolicy,
+    is_busy: Callable[[], bool],
+) -> Backend:
+    table = ModelTable(models, engine_of(settings))
+    gate = _gate(settings, queue)
+    follower = EngineFollower(
+        table, gate, metrics, settings.budget.kv_blocks, settings.budget.sequences, clock=time.monotonic
+    )
+    unseen: dict[str, Exchange] = {}
+    poller = Poller(
+        upstream.url,
+        observers=[follower, lambda _state: grow_unseen(unseen.values(), time.monotonic())],
+        pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
+        is_busy=is_busy,
+        upstream_key=upstream.key,
+        clock=time.monotonic,
+    )
+    client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
+    return Backend(upstream.name, table, gate, client, follower, poller, unseen)
+
+
+def _gate(settings: Settings, queue: QueuePolicy) -> Gate:
+    budget = settings.budget
+    return Gate(
+        LocalLedger((budget.kv_blocks, budget.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None)),
+        queue,
+        clock=time.monotonic,
+        call_later=asyncio.get_running_loop().call_later,
+        jitter=random.random,
+        preprocess_rate=PreprocessRate(budget.preprocess_backlog_seconds),
+    )
+
+
+def _timeouts(settings: Settings) -> UpstreamTimeouts:
+    upstream = settings.upstream
+    return UpstreamTimeouts(
+        connect_seconds=upstream.connect_timeout_seconds,
+        first_event_seconds=upstream.first_byte_timeout_seconds,
+        gap_seconds=upstream.gap_timeout_seconds,
+        whole_seconds=upstream.total_timeout_seconds,
+    )

@@ -1,0 +1,59 @@
+"""One upstream and all that is its own: what it serves, the gate before it, the client to it, and what follows it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gateway.domain.errors import GatewayError
+from gateway.domain.ticket import Newcomer
+from gateway.ledger.gate import Gate
+from gateway.models.served import ModelTable
+from gateway.pipeline.follow import EngineFollower
+from gateway.upstream.client import UpstreamClient
+from gateway.upstream.poll import Poller
+
+if TYPE_CHECKING:
+    from gateway.pipeline.exchange import Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """`name` is the operator's, a label of metrics. `unseen` are the exchanges under way there whose answers show
+    nothing until their end, by request id (unseen.py).
+    """
+
+    name: str
+    models: ModelTable
+    gate: Gate
+    upstream: UpstreamClient
+    follower: EngineFollower
+    poller: Poller
+    unseen: "dict[str, Exchange]" = field(default_factory=dict)
+
+
+def troubles_of(backends: Sequence[Backend]) -> list[str]:
+    """A sentence about each that could not serve anybody when it was last looked at."""
+    is_alone = len(backends) == 1
+    return [_trouble(backend, is_alone=is_alone) for backend in backends if not backend.poller.state.is_up]
+
+
+def _trouble(backend: Backend, *, is_alone: bool) -> str:
+    state = backend.poller.state
+    which = "the model server" if is_alone else f"the model server {backend.name}"
+    return f"{which} is {'still loading or not there yet' if state.is_loading else 'down'}: {state.trouble}"
+
+
+def refuse_if_all_full(backends: Sequence[Backend], newcomer: Newcomer) -> None:
+    """For the door, which does not know yet whom the request is for. Raises GatewayError 429 where none could let it
+    wait: that of the one which expects a place soonest.
+    """
+    refusals = []
+    for backend in backends:
+        try:
+            backend.gate.refuse_if_full(newcomer)
+        except GatewayError as refusal:
+            refusals.append(refusal)
+        else:
+            return
+    raise min(refusals, key=lambda refusal: refusal.retry_after_seconds or math.inf)
