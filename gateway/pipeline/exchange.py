@@ -162,7 +162,7 @@ class Exchange:
 
     def newcomer(self, body_bytes: int) -> Newcomer:
         """What the line is asked with whether there is any use in going on."""
-        return Newcomer(body_bytes, self.is_return, self.priority, self.tenant.name)
+        return Newcomer(body_bytes, self.is_return, self.priority, self.tenant.name, self.tenant.weight)
 
     @property
     def model_name(self) -> str:

@@ -79,6 +79,22 @@ async def test_turns_go_by_weight(slow_emulator):
     assert order[:8].count("gold") == pytest.approx(6, abs=1)
 
 
+async def test_the_door_knows_that_a_weighty_tenant_has_a_right_to_more_places(slow_emulator):
+    tenants = [tenant("gold", weight=3), tenant("iron")]
+    queue = {"queue": {"requests": 8, "wait_seconds": 60}}
+    async with live_gateway(slow_emulator.base_url, tenants=tenants, **ONE_PLACE | queue) as gateway:
+        traffic = Traffic(gateway)
+        await traffic.occupy()
+        await traffic.add("iron", 3, key("iron"))
+        await traffic.add("gold", 4, key("gold"))
+        newest = asyncio.create_task(gateway.chat(headers=key("iron")))
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 8})
+        gold = asyncio.create_task(gateway.chat(headers=key("gold")))
+        assert (await newest).headers["x-gateway-reason"] == "queue_full"
+        assert (await gold).status_code == 200
+        await traffic.run()
+
+
 async def test_the_more_urgent_go_first_as_far_as_their_tenant_may(slow_emulator):
     tenants = [tenant("gold", most_urgent="critical"), tenant("slow", priority="batch", most_urgent="batch")]
     asks = [
