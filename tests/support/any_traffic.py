@@ -14,7 +14,7 @@ from gateway.domain.outcome import Reason
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
-from gateway.domain.ticket import Newcomer, Ticket
+from gateway.domain.ticket import FlowKey, Newcomer, Ticket
 
 CAPACITY = (20, 4, None, 9)
 WEIGHTS = {"a": 1.0, "b": 1.0, "c": 4.0}
@@ -45,7 +45,8 @@ class AnyTraffic:
         self.waiting: list[Ticket] = []
         self.inside: list[Ticket] = []
         self.overtaken: dict[Ticket, int] = {}
-        self.past_the_oldest = 0
+        self.turned: dict[tuple[Priority, FlowKey], float] = {}
+        self.past_the_still = 0
         self.admitted = self.displaced = self.expired = self.refused = self.left = self.overtakings = 0
 
     def arrive(
@@ -143,13 +144,20 @@ class AnyTraffic:
             self.overtaken[first] += admitted.cost_tokens
             assert self.overtaken[first] <= first.overtaken_tokens + admitted.cost_tokens <= first.cost_tokens
         self.check_aging(first)
+        self.turned[lane_of(admitted)] = self.now
 
     def check_aging(self, first: Ticket) -> None:
-        """At most three in a row are let in while the one that waited longest, and too long, is not the next."""
-        oldest = min(each.arrived for each in self.door_waiting())
-        is_late = self.now - oldest >= AGING_SECONDS and first.arrived > oldest
-        self.past_the_oldest = self.past_the_oldest + 1 if is_late else 0
-        assert self.past_the_oldest < AGED_EVERY
+        """At most three in a row are let in while a lane stands still and the next is not of such a one."""
+        since: dict[tuple[Priority, FlowKey], float] = {}
+        for each in self.door_waiting():
+            since[lane_of(each)] = min(each.arrived, since.get(lane_of(each), self.now))
+        still = {
+            lane
+            for lane, arrived in since.items()
+            if self.now - max(arrived, self.turned.get(lane, 0.0)) >= AGING_SECONDS
+        }
+        self.past_the_still = self.past_the_still + 1 if still and lane_of(first) not in still else 0
+        assert self.past_the_still < AGED_EVERY
 
     def door_waiting(self) -> list[Ticket]:
         return [entry[2] for entry in self.door._queue._by_deadline]
@@ -205,6 +213,10 @@ class AnyTraffic:
         assert not self.waiting
         assert not self.overtaken
         assert self.holdings.statistics().held == (0, 0, 0, 0)
+
+
+def lane_of(each: Ticket) -> tuple[Priority, FlowKey]:
+    return each.priority, each.flow
 
 
 def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, line: list[Ticket]) -> None:
