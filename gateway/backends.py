@@ -14,7 +14,7 @@ from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.unseen import grow_unseen
-from gateway.policies import UpstreamAddress, engine_of, upstreams_of
+from gateway.policies import UpstreamAddress, engine_of, queue_policy_of, upstreams_of
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
@@ -33,10 +33,8 @@ def compose_backends(
     is_busy: Callable[[], bool],
 ) -> tuple[Backend, ...]:
     """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests."""
-    upstreams = upstreams_of(settings)
-    # Waiting bodies may fill half of the byte budget, so that those that are sent always find room too.
-    queue = QueuePolicy(settings.queue.requests, body_bytes // (2 * len(upstreams)), settings.queue.wait_seconds)
-    return tuple(_backend(settings, upstream, models, metrics, queue, is_busy) for upstream in upstreams)
+    queue = queue_policy_of(settings, body_bytes)
+    return tuple(_backend(settings, upstream, models, metrics, queue, is_busy) for upstream in upstreams_of(settings))
 
 
 def _backend(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.priority import Priority
+from gateway.domain.queue import QueuePolicy
 from gateway.domain.resize import Fit, Preset, ResizePolicy
 from gateway.domain.tenancy import DEFAULT_CLASS, Tenancy, Tenant
 from gateway.domain.trim import TrimMode, TrimPolicy
@@ -149,14 +150,21 @@ def models_of(settings: Settings) -> list[ServedModel]:
 
 def tenancy_of(settings: Settings) -> Tenancy:
     """Who is who by the hash of a key; the tenant named `default` is everyone else."""
-    by_digest = {}
-    stranger = Tenant()
-    for each in settings.tenants:
-        tenant = _tenant(each)
-        if each.name == DEFAULT_CLASS:
-            stranger = tenant
-        by_digest.update(dict.fromkeys(map(bytes.fromhex, each.key_sha256), tenant))
-    return Tenancy(by_digest, stranger)
+    tenants = tenants_of(settings)
+    by_digest = {bytes.fromhex(digest): tenants[each.name] for each in settings.tenants for digest in each.key_sha256}
+    return Tenancy(by_digest, tenants.get(DEFAULT_CLASS))
+
+
+def tenants_of(settings: Settings) -> dict[str, Tenant]:
+    """Those that the operator names, by that name."""
+    return {each.name: _tenant(each) for each in settings.tenants}
+
+
+def queue_policy_of(settings: Settings, body_bytes: int) -> QueuePolicy:
+    """Of each upstream's queue; `body_bytes` are for all bodies in the gateway."""
+    # Waiting bodies may fill half of the byte budget, so that those that are sent always find room too.
+    waiting_bytes = body_bytes // (2 * len(upstreams_of(settings)))
+    return QueuePolicy(settings.queue.requests, waiting_bytes, settings.queue.wait_seconds)
 
 
 def _tenant(each: TenantSettings) -> Tenant:

@@ -98,6 +98,7 @@ class Exchange:
     `asks_for_usage`: the body that goes upstream asks for the stream's usage, which the client did not.
     `asked_priority` is the header's; `priority` what the request gets for that, or for what its body asks, once read.
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
+    `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     """
 
@@ -132,6 +133,7 @@ class Exchange:
     cost: RequestCost | None = None
     lease: Lease | None = None
     queued: float | None = None
+    capacity: tuple[int | None, ...] | None = None
     sent_at: float | None = None
     first_event_at: float | None = None
     transform_seconds: float = 0.0

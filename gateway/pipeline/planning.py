@@ -54,19 +54,40 @@ async def plan_request(
     """
     if not request.images:
         return Plan()
-    _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
-    trim = _trim_policy(rules, exchange)
-    by_count = plan_trim(request.messages, [0] * len(request.images), None, trim)
+    by_count = drop_by_count(rules, exchange, request)
     gone = frozenset(by_count.dropped)
     sources = await _look_at(rules, exchange, [ref for ref in request.images if ref.ordinal not in gone])
+    known = (rules, exchange, request, model, text, by_count, sources)
+    if len(sources) <= _INLINE_IMAGES:
+        return plan_known(*known)
+    return await in_thread(ONE_THREAD, plan_known, *known)
+
+
+def drop_by_count(rules: Rules, exchange: Exchange, request: VisionRequest) -> TrimPlan:
+    """What goes for its number alone, unseen. Raises GatewayError too_many_images."""
+    _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
+    return plan_trim(request.messages, [0] * len(request.images), None, _trim_policy(rules, exchange))
+
+
+def plan_known(
+    rules: Rules,
+    exchange: Exchange,
+    request: VisionRequest,
+    model: ServedModel,
+    text: Bounds,
+    by_count: TrimPlan,
+    sources: Sequence[ImageSource],
+) -> Plan:
+    """The plan, once it is known how large the images are that their number lets stay.
+
+    Raises GatewayError with the image's path.
+    """
     if model.is_assumed:
         plans = tuple(_unchanged(source, model.family) for source in sources)
         return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
     room = _context_room(rules, exchange, request, model, text)
-    conversation = _Conversation(request, sources, by_count, room, trim, _resize_policy(rules, exchange))
-    if len(sources) <= _INLINE_IMAGES:
-        return _fitted(conversation, model.family)
-    return await in_thread(ONE_THREAD, _fitted, conversation, model.family)
+    trim, resize = _trim_policy(rules, exchange), _resize_policy(rules, exchange)
+    return _fitted(_Conversation(request, sources, by_count, room, trim, resize), model.family)
 
 
 class _Conversation(NamedTuple):

@@ -1,25 +1,43 @@
 """The log line of one settled exchange. Values only: no picture, no prompt, no key ever comes near it."""
 
+import secrets
 from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import zip_longest
+from typing import Any
 
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Outcome
+from gateway.domain.request import VisionRequest
+from gateway.domain.resize import OPT_OUT, Preset
+from gateway.domain.tenancy import Tenant
+from gateway.domain.trim import last_turn
 from gateway.pipeline.exchange import Exchange
-from gateway.telemetry.request_log import RequestRecord
+from gateway.telemetry.request_log import Picture, RequestRecord
 from gateway.wire.declare import declare_images
 
+# Of a picture's hash: not mistaken for another's among millions.
+_DIGEST_BYTES = 6
+_RESIZE_WORDS = frozenset({OPT_OUT, *Preset})
+_NO_IMAGES: dict[str, Any] = {}
+_SALT = secrets.token_bytes(16)
 
-def record_of(exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None) -> RequestRecord:
-    """`status` as the client saw it, None where it saw none."""
-    request, cost, usage = exchange.request, exchange.cost, exchange.usage
+
+def record_of(
+    exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None, now: float
+) -> RequestRecord:
+    """`status` as the client saw it, None where it saw none; `now` is of the clock that the exchange's times are of."""
+    request, cost, usage, arrived = exchange.request, exchange.cost, exchange.usage, exchange.arrived
     changed = declare_images(exchange.plans, exchange.trimmed, exchange.encoded_anew)
+    time = datetime.now(UTC)
     return RequestRecord(
-        time=datetime.now(UTC),
+        time=time,
         request_id=exchange.request_id,
         client_request_id=exchange.client_request_id,
         tenant=exchange.tenant.tenant_class,
         priority=exchange.priority.label,
-        deadline_ms=None if exchange.deadline is None else _milliseconds(exchange.deadline - exchange.arrived),
+        deadline_ms=None if exchange.deadline is None else _milliseconds(exchange.deadline - arrived),
         outcome=outcome,
         endpoint=exchange.path[:200],
         method=exchange.method,
@@ -40,10 +58,64 @@ def record_of(exchange: Exchange, outcome: Outcome, error: GatewayError | None, 
         images_changed=changed.decode() if changed else None,
         body_bytes=exchange.body_bytes,
         queue_ms=_milliseconds(exchange.queue_seconds),
-        first_event_ms=_milliseconds(exchange.first_event_at - exchange.arrived) if exchange.first_event_at else None,
-        total_ms=_milliseconds(exchange.ended - exchange.arrived),
+        first_event_ms=_milliseconds(exchange.first_event_at - arrived) if exchange.first_event_at else None,
+        total_ms=_milliseconds(exchange.ended - arrived),
+        arrived=round(time.timestamp() - (now - arrived), 4),
+        offered_ms=None if exchange.queued is None else _milliseconds(exchange.queued - arrived),
+        tenant_id=_tenant_id(exchange.tenant),
+        asked_priority=_asked_priority(exchange),
+        is_return=exchange.is_return,
+        prompts=request.prompts if request else 1,
+        answers=cost.answers if cost else 1,
+        max_tokens=request.max_tokens if request else None,
+        text_tokens=cost.text_tokens if cost else None,
+        prompt_token_ids=request.prompt_token_ids if request else 0,
+        truncate_prompt_tokens=request.truncate_prompt_tokens if request else None,
+        asked_resize=exchange.resize_preset if exchange.resize_preset in _RESIZE_WORDS else None,
+        limits=exchange.limits,
+        capacity=exchange.capacity,
+        **(_image_fields(exchange, request) if request and request.images else _NO_IMAGES),
     )
 
 
 def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
+
+
+def _asked_priority(exchange: Exchange) -> str | None:
+    asked = exchange.asked_priority
+    if asked is None and exchange.request is not None:
+        asked = exchange.request.priority
+    return None if asked is None else asked.label
+
+
+def _tenant_id(tenant: Tenant) -> str | None:
+    """None where the class says it already."""
+    return None if tenant.name in {"", tenant.tenant_class} else _pseudonym(tenant.name)
+
+
+@lru_cache(maxsize=2048)
+def _pseudonym(name: str) -> str:
+    """Names of tenants whom the operator did not name come from their keys: a salt of this process alone makes it
+    useless to guess at them.
+    """
+    return blake2b(name.encode(), digest_size=4, key=_SALT).hexdigest()
+
+
+def _image_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
+    return {
+        "text_bytes": request.text_bytes,
+        "messages": len(request.messages),
+        "pictures": _pictures(exchange, request),
+        "new_images": sum(len(message.images) for message in last_turn(request.messages)),
+    }
+
+
+def _pictures(exchange: Exchange, request: VisionRequest) -> list[Picture | None]:
+    pictures: list[Picture | None] = [None] * len(request.images)
+    digests = [digest[:_DIGEST_BYTES].hex() for digest, _ in exchange.sent_images]
+    for plan, digest in zip_longest(exchange.plans, digests):
+        info, is_low = plan.info, request.images[plan.ordinal].detail == "low"
+        size = info.size
+        pictures[plan.ordinal] = Picture(digest, info.format, size.width, size.height, plan.tokens, is_low)
+    return pictures

@@ -90,7 +90,7 @@ def answered_here(parts: Parts, exchange: Exchange) -> None:
     _close(parts, exchange, Ending.DONE)
     _count(parts, exchange, Outcome.FINISHED)
     if parts.log.is_on:
-        parts.log.write(record_of(exchange, Outcome.FINISHED, None, 200))
+        parts.log.write(record_of(exchange, Outcome.FINISHED, None, 200, parts.clock()))
 
 
 def _final_status(exchange: Exchange) -> int:
@@ -145,7 +145,7 @@ def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayErro
     _count(parts, exchange, outcome)
     if parts.log.is_on:
         status = _status(parts, exchange, outcome, error)
-        parts.log.write(record_of(exchange, outcome, error, status))
+        parts.log.write(record_of(exchange, outcome, error, status, parts.clock()))
 
 
 def _status(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:

@@ -140,14 +140,14 @@ def spare_known(exchange: Exchange, cost: RequestCost, images: Sequence[tuple[by
 
 async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
     """Step 6: the lease, at once or after waiting. Raises GatewayError 429 or 503."""
-    exchange.queued = parts.clock()
-    _refuse_what_is_late(exchange, exchange.queued)
+    exchange.queued, exchange.capacity = parts.clock(), exchange.backend.gate.capacity
+    refuse_what_is_late(exchange, exchange.queued)
     exchange.lease = await exchange.backend.gate.admit(ticket_of(parts, exchange, cost, exchange.queued))
 
 
-def ticket_of(parts: Parts, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:
+def ticket_of(rules: Rules, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:
     """The request as admission sees it."""
-    wait_seconds, tenant = parts.policies.queue_wait_seconds, exchange.tenant
+    wait_seconds, tenant = rules.policies.queue_wait_seconds, exchange.tenant
     if exchange.deadline is not None:
         wait_seconds = min(wait_seconds, max(0.0, exchange.deadline - now))
     return Ticket.of(
@@ -161,7 +161,7 @@ def ticket_of(parts: Parts, exchange: Exchange, cost: RequestCost, now: float) -
     )
 
 
-def _refuse_what_is_late(exchange: Exchange, now: float) -> None:
+def refuse_what_is_late(exchange: Exchange, now: float) -> None:
     """Nobody waits any more for what comes after its own deadline. Raises GatewayError 429."""
     if exchange.deadline is not None and exchange.deadline <= now:
         given, gone = exchange.deadline - exchange.arrived, now - exchange.arrived

@@ -15,12 +15,29 @@ from queue import SimpleQueue
 
 import msgspec
 
+from gateway.domain.cost import EngineLimits
 from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.quantities import Bounds
 
 _FLUSH_SECONDS = 0.05
 _MOST_RECORDS = 8192
 _CLOSE_SECONDS = 2.0
 _LONGEST_MESSAGE = 1000
+
+
+class Picture(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One image of a request as its header had it, for `vlm-gateway replay`; a list in the line.
+
+    `digest` is the beginning of its file's hash, by which the same picture is known again; None where none was made.
+    The size is after orientation, `tokens` what it costs as planned.
+    """
+
+    digest: str | None
+    format: str
+    width: int
+    height: int
+    tokens: int
+    is_low_detail: bool = False
 
 
 class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -30,6 +47,13 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     `deadline_ms` what the client gave from its arrival. `message` is what a refused client was told, `short` the
     resource that was short. Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported.
     `images_changed` are the entries of `x-gateway-images`.
+
+    The fields from `arrived` on are what `vlm-gateway replay` decides by. `arrived` is in seconds since 1970,
+    `offered_ms` the time from then until it asked for a place. `tenant_id` tells tenants of one process apart.
+    `asked_priority` and `asked_resize` are what the client asked for, `is_return` says that it came back. `pictures`
+    are the images in order, None for what was left out unseen; the last `new_images` of them came after the last
+    answer. `limits` are those of the engine that it was priced for, `capacity` what could be held of each resource
+    when it asked.
     """
 
     time: datetime
@@ -60,6 +84,24 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     queue_ms: float | None = None
     first_event_ms: float | None = None
     total_ms: float | None = None
+    arrived: float | None = None
+    offered_ms: float | None = None
+    tenant_id: str | None = None
+    asked_priority: str | None = None
+    asked_resize: str | None = None
+    is_return: bool = False
+    prompts: int = 1
+    answers: int = 1
+    max_tokens: int | None = None
+    text_tokens: Bounds | None = None
+    prompt_token_ids: int = 0
+    truncate_prompt_tokens: int | None = None
+    text_bytes: int | None = None
+    messages: int | None = None
+    pictures: list[Picture | None] | None = None
+    new_images: int = 0
+    limits: EngineLimits | None = None
+    capacity: tuple[int | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
