@@ -7,7 +7,7 @@ it. The shell around it (ledger/gate.py) wakes the waiters and keeps the clock.
 """
 
 from collections.abc import Callable
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
@@ -208,26 +208,24 @@ class Admission:
     def would_decide(self, ticket: Ticket, now: float) -> Prospect:
         """What `offer` and `tick` would say, tried on a copy: nothing is taken, joined or promised."""
         holdings = Holdings.of(self._budget.statistics())
-        shared = {id(kept): kept for kept in (self._policy, self._jitter)}
-        trial, newcomer = deepcopy(self, {id(self._budget): holdings} | shared), copy(ticket)
         short = holdings.shortage(ticket.amounts)
+        trial, newcomer = self._copy(holdings), copy(ticket)
         decision = trial.offer(newcomer, now)
         if decision is Verdict.WAITING:
             decision = dict(trial.tick(now)).get(newcomer, decision)
         if decision is not Verdict.WAITING:
             return Prospect(decision, short)
-        ahead = trial._turns_before(newcomer, now)  # noqa: SLF001 - its own class
+        ahead = sum(1 for _ in self._queue.ahead_of(ticket))
         rate, pause_seconds = self._drain.per_second(now), max(0.0, self._paused_until - now)
         wait_seconds = pause_seconds + (ahead + 1) / rate if rate else pause_seconds or None
         return Prospect(decision, short, ahead, wait_seconds)
 
-    def _turns_before(self, ticket: Ticket, now: float) -> int:
-        """How many would be let in before it, were there enough for all. Leaves nothing as it was."""
-        self._budget = Holdings()
-        ahead = 0
-        while self._let_in_next(now) not in {ticket, None}:
-            ahead += 1
-        return ahead
+    def _copy(self, budget: Budget) -> "Admission":
+        """One with the same tickets and promises before another budget, which goes its own way from now on."""
+        other = Admission(budget, self._policy, self._jitter)
+        other._queue, other._promises, other._drain = self._queue.copy(), self._promises.copy(), copy(self._drain)
+        other._short, other._paused_until = self._short, self._paused_until
+        return other
 
     def tick(self, now: float) -> list[tuple[Ticket, Decision]]:
         """Let in who is next while it fits, refuse whose time is up.
@@ -251,8 +249,10 @@ class Admission:
         looks = [_MOST_BLOCKED, _MOST_BLOCKED]
         for ticket in self._queue.candidates(now):
             if not looks[ticket.is_image]:
+                if not any(looks):
+                    break
                 continue
-            short = _barrier(ticket, blocked)
+            short = self._barrier(ticket, blocked)
             if short is None:
                 short = self._budget.try_reserve(ticket.amounts)
             if short is None:
@@ -266,7 +266,7 @@ class Admission:
 
     def _admit(self, ticket: Ticket, overtaken: list[Ticket], now: float) -> None:
         for ahead in overtaken:
-            ahead.overtaken_tokens += ticket.cost_tokens
+            self._queue.overtake(ahead, ticket.cost_tokens)
         self._queue.admit(ticket, now, in_turn=not overtaken)
         # The place of one that never stood in line was not one that fell free.
         if ticket is not self._just_joined:
@@ -327,10 +327,9 @@ class Admission:
         if not self._queue:
             self._drain.pause(now)
 
-
-def _barrier(ticket: Ticket, blocked: list[tuple[Ticket, Resource]]) -> Resource | None:
-    """What it must leave to one that is ahead of it and short of that; None: it may pass them all."""
-    for ahead, short in blocked:
-        if ticket.amounts[short] and ahead.overtaken_tokens + ticket.cost_tokens > ahead.cost_tokens:
-            return short
-    return None
+    def _barrier(self, ticket: Ticket, blocked: list[tuple[Ticket, Resource]]) -> Resource | None:
+        """What it must leave to one that is ahead of it and short of that; None: it may pass them all."""
+        for ahead, short in blocked:
+            if ticket.amounts[short] and self._queue.overtaken_tokens(ahead) + ticket.cost_tokens > ahead.cost_tokens:
+                return short
+        return None

@@ -12,8 +12,10 @@ the engine is not known here (admission.py).
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from heapq import merge
+from itertools import islice, takewhile
 from math import inf
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from gateway.domain.priority import Priority
@@ -28,6 +30,7 @@ _MOST_RESTING = 1024
 
 Choice = Callable[[Ticket], bool]
 Key = TypeVar("Key", str, bool)
+_virtual_time = itemgetter(0)
 
 
 class Turns(Generic[Key]):
@@ -66,6 +69,16 @@ class Turns(Generic[Key]):
     def in_order(self) -> list[Key]:
         return sorted(self._due, key=self._due.__getitem__)
 
+    def due(self, key: Key) -> float:
+        """When its turn comes; of one that does not wait, if it came now."""
+        due = self._due.get(key)
+        return max(self._time, self._resting.get(key, 0.0)) if due is None else due
+
+    def copy(self) -> "Turns[Key]":
+        other = Turns[Key]()
+        other._due, other._resting, other._time = self._due.copy(), self._resting.copy(), self._time
+        return other
+
 
 class _Lane:
     """Tickets with the numbers they joined with; when it last had a turn of its own, and one as help, in seconds."""
@@ -85,25 +98,51 @@ class _Lane:
     def unhelped_since(self) -> float:
         return max(self.head.arrived, self.helped_at)
 
+    def unmoved_since(self, *, is_moving: bool) -> float:
+        """`is_moving`: others of its class have turns."""
+        return max(self.turned_at, self.unhelped_since) if is_moving else self.head.arrived
+
+    def in_turn(self, due: float) -> Iterator[tuple[float, Ticket]]:
+        """All, each with the virtual time at which its turn comes; that of the first is `due`."""
+        for ticket in self.tickets:
+            yield due, ticket
+            due += ticket.cost_tokens
+
+    def copy(self) -> "_Lane":
+        other = _Lane()
+        other.tickets, other.helps = self.tickets.copy(), self.helps
+        other.turned_at, other.helped_at = self.turned_at, self.helped_at
+        return other
+
 
 class _Tenant:
-    """The lanes of one tenant that are not empty, by whether they are of images."""
+    """The lanes of one tenant that are not empty, by whether they are of images; `places` is how many wait in them."""
 
-    __slots__ = ("lanes", "turns")
+    __slots__ = ("lanes", "places", "turns", "weight")
 
-    def __init__(self) -> None:
+    def __init__(self, weight: float) -> None:
         self.lanes: dict[bool, _Lane] = {}
         self.turns = Turns[bool]()
-
-    def __len__(self) -> int:
-        return sum(len(lane.tickets) for lane in self.lanes.values())
-
-    @property
-    def weight(self) -> float:
-        return next(iter(self.lanes.values())).head.weight
+        self.places = 0
+        self.weight = weight
 
     def in_order(self) -> Iterator[_Lane]:
         return (self.lanes[is_image] for is_image in self.turns.in_order())
+
+    def in_turn(self) -> Iterator[tuple[float, Ticket]]:
+        """All, each with the virtual time, among the lanes, at which its turn comes."""
+        return merge(*(lane.in_turn(self.turns.due(key)) for key, lane in self.lanes.items()), key=_virtual_time)
+
+    def ahead_of(self, newcomer: Ticket) -> Iterator[Ticket]:
+        lane = self.lanes.get(newcomer.is_image)
+        own_tokens = sum(ticket.cost_tokens for ticket in lane.tickets) if lane else 0
+        return _until(self.turns.due(newcomer.is_image) + own_tokens, self.in_turn())
+
+    def copy(self) -> "_Tenant":
+        other = _Tenant(self.weight)
+        other.lanes = {key: lane.copy() for key, lane in self.lanes.items()}
+        other.turns, other.places = self.turns.copy(), self.places
+        return other
 
 
 class FairClass:
@@ -119,19 +158,21 @@ class FairClass:
     def join(self, ticket: Ticket, number: int) -> None:
         tenant = self._tenants.get(ticket.tenant)
         if tenant is None:
-            tenant = self._tenants[ticket.tenant] = _Tenant()
+            tenant = self._tenants[ticket.tenant] = _Tenant(ticket.weight)
             self._turns.join(ticket.tenant)
         lane = tenant.lanes.get(ticket.is_image)
         if lane is None:
             lane = tenant.lanes[ticket.is_image] = _Lane()
             tenant.turns.join(ticket.is_image)
         lane.tickets[ticket] = number
+        tenant.places += 1
 
     def leave(self, ticket: Ticket) -> int:
         """The number it joined with. Raises KeyError if it does not wait."""
         tenant = self._tenants[ticket.tenant]
         lane = tenant.lanes[ticket.is_image]
         number = lane.tickets.pop(ticket)
+        tenant.places -= 1
         if not lane.tickets:
             del tenant.lanes[ticket.is_image]
             tenant.turns.leave(ticket.is_image)
@@ -156,23 +197,44 @@ class FairClass:
 
     def standing_still(self, now: float) -> Iterator[_Lane]:
         """Lanes without a turn for too long; without one of their own, where none of the class has any."""
-        still_since = now - AGING_SECONDS
-        is_moving = self._turned_at > still_since
-        for lane in self._lanes():
-            last = max(lane.turned_at, lane.unhelped_since) if is_moving else lane.head.arrived
-            if last <= still_since:
-                yield lane
+        still_since, is_moving = now - AGING_SECONDS, self._is_moving(now)
+        return (lane for lane in self._lanes() if lane.unmoved_since(is_moving=is_moving) <= still_since)
+
+    def moves_until(self, now: float) -> float:
+        """Until when no lane will stand still, where none does; some may join meanwhile."""
+        is_moving = self._is_moving(now)
+        changes_at = self._turned_at if is_moving else now
+        unmoved = (lane.unmoved_since(is_moving=is_moving) for lane in self._lanes())
+        return min(changes_at, *unmoved, now) + AGING_SECONDS
+
+    def _is_moving(self, now: float) -> bool:
+        return self._turned_at > now - AGING_SECONDS
 
     def by_turn(self) -> Iterator[Ticket]:
         """The heads of the lanes, then some of those behind each of them."""
-        lanes = [lane for tenant in self._turns.in_order() for lane in self._tenants[tenant].in_order()]
-        for lane in lanes:
-            yield lane.head
-        for lane in lanes:
+        seen = []
+        for tenant in self._turns.in_order():
+            for lane in self._tenants[tenant].in_order():
+                seen.append(lane)
+                yield lane.head
+        for lane in seen:
             yield from islice(lane.tickets, 1, 1 + _DEPTH)
+
+    def ahead_of(self, newcomer: Ticket) -> Iterator[Ticket]:
+        """Those whose turn would come before that of one that joined now."""
+        own = self._tenants.get(newcomer.tenant)
+        of_its_own = [] if own is None else list(own.ahead_of(newcomer))
+        charge = sum(ticket.cost_tokens for ticket in of_its_own) / newcomer.weight
+        latest = self._turns.due(newcomer.tenant) + charge
+        yield from of_its_own
+        for name in self._tenants.keys() - {newcomer.tenant}:
+            yield from _until(latest, self._of_one(name))
 
     def has(self, tenant: str) -> bool:
         return tenant in self._tenants
+
+    def all(self) -> Iterator[Ticket]:
+        return (ticket for lane in self._lanes() for ticket in lane.tickets)
 
     def newest(self, is_eligible: Choice) -> Ticket | None:
         return _newest(self._lanes(), is_eligible)
@@ -183,7 +245,7 @@ class FairClass:
 
         Shares are by weight, among the tenants that wait and the newcomer's.
         """
-        places = {name: len(tenant) for name, tenant in self._tenants.items()}
+        places = {name: tenant.places for name, tenant in self._tenants.items()}
         weights = {name: tenant.weight for name, tenant in self._tenants.items()} | {newcomer.tenant: newcomer.weight}
         share = sum(places.values()) / sum(weights.values())
         if places.get(newcomer.tenant, 0) + 1 > share * newcomer.weight:
@@ -193,19 +255,39 @@ class FairClass:
         newest = (_newest(self._tenants[name].lanes.values(), is_eligible) for name in greedy)
         return next((ticket for ticket in newest if ticket is not None), None)
 
+    def copy(self) -> "FairClass":
+        other = FairClass()
+        other._tenants = {name: tenant.copy() for name, tenant in self._tenants.items()}
+        other._turns, other._turned_at = self._turns.copy(), self._turned_at
+        return other
+
     def _lanes(self) -> Iterator[_Lane]:
         return (lane for tenant in self._tenants.values() for lane in tenant.lanes.values())
+
+    def _of_one(self, name: str) -> Iterator[tuple[float, Ticket]]:
+        due = self._turns.due(name)
+        for _, ticket in self._tenants[name].in_turn():
+            yield due, ticket
+            due += ticket.cost_tokens / ticket.weight
 
 
 class Line:
     """All who wait."""
 
-    __slots__ = ("_classes", "_joined", "_since_help")
+    __slots__ = ("_classes", "_joined", "_moves_until", "_since_help")
 
     def __init__(self) -> None:
         self._classes = tuple(FairClass() for _ in Priority)
         self._joined = 0
         self._since_help = 0
+        # Before then no lane stands still: a look at all of them with each turn would cost more than the turn.
+        self._moves_until = -inf
+
+    def copy(self) -> "Line":
+        other = Line()
+        other._classes = tuple(each.copy() for each in self._classes)
+        other._joined, other._since_help, other._moves_until = self._joined, self._since_help, self._moves_until
+        return other
 
     def join(self, ticket: Ticket) -> int:
         """Returns a number that grows with every ticket."""
@@ -234,6 +316,12 @@ class Line:
                 if ticket is not helped:
                     yield ticket
 
+    def ahead_of(self, newcomer: Ticket) -> Iterator[Ticket]:
+        """Those that would be let in before one that joined now, were there enough for all and nobody to help."""
+        for each in self._classes[: newcomer.priority]:
+            yield from each.all()
+        yield from self._classes[newcomer.priority].ahead_of(newcomer)
+
     def has(self, newcomer: Ticket | Newcomer) -> bool:
         """Whether one of its tenant waits that is no less urgent."""
         return any(each.has(newcomer.tenant) for each in self._classes[: newcomer.priority + 1])
@@ -249,17 +337,26 @@ class Line:
 
     def _to_help(self, now: float) -> Ticket | None:
         """The head of the lane that was longest not helped of those that stand still, if it is the turn of such."""
-        if self._since_help < AGED_EVERY - 1:
+        if self._since_help < AGED_EVERY - 1 or now < self._moves_until:
             return None
-        lanes = (lane for each in self._classes for lane in each.standing_still(now))
-        longest = min(lanes, key=lambda lane: (lane.unhelped_since, lane.helps), default=None)
-        return None if longest is None else longest.head
+        still = [lane for each in self._classes for lane in each.standing_still(now)]
+        if not still:
+            self._moves_until = min(each.moves_until(now) for each in self._classes)
+            return None
+        return min(still, key=lambda lane: (lane.unhelped_since, lane.helps)).head
 
 
 def _newest(lanes: Iterable[_Lane], is_eligible: Choice) -> Ticket | None:
     number, newest = 0, None
     for lane in lanes:
-        ticket = next((each for each in reversed(lane.tickets) if is_eligible(each)), None)
-        if ticket is not None and lane.tickets[ticket] > number:
-            number, newest = lane.tickets[ticket], ticket
+        for ticket in reversed(lane.tickets):
+            if lane.tickets[ticket] < number:
+                break
+            if is_eligible(ticket):
+                number, newest = lane.tickets[ticket], ticket
+                break
     return newest
+
+
+def _until(latest: float, turns: Iterable[tuple[float, Ticket]]) -> Iterator[Ticket]:
+    return (ticket for _, ticket in takewhile(lambda turn: turn[0] <= latest, turns))

@@ -109,6 +109,11 @@ class Promises:
     def __len__(self) -> int:
         return len(self._made)
 
+    def copy(self) -> "Promises":
+        other = Promises()
+        other._made, other._held_by = self._made.copy(), self._held_by.copy()
+        return other
+
     def promise(
         self, now: float, rate: float | None, missing_places: int, jitter: float, to: Ticket | Newcomer
     ) -> RetryAdvice:

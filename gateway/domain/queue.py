@@ -56,7 +56,7 @@ class WaitQueue:
     large one does.
     """
 
-    __slots__ = ("_by_deadline", "_cost_tokens", "_line", "_policy", "_sums")
+    __slots__ = ("_by_deadline", "_cost_tokens", "_line", "_overtaken", "_policy", "_sums")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self._policy = policy
@@ -65,6 +65,7 @@ class WaitQueue:
         self._by_deadline: list[tuple[float, int, Ticket]] = []
         self._sums = _Sums()
         self._cost_tokens = 0
+        self._overtaken: dict[Ticket, int] = {}
 
     def __len__(self) -> int:
         return len(self._by_deadline)
@@ -84,6 +85,17 @@ class WaitQueue:
     def candidates(self, now: float) -> Iterator[Ticket]:
         """Who may be let in, the next one first; nobody may join or leave meanwhile."""
         return self._line.candidates(now)
+
+    def ahead_of(self, newcomer: Ticket) -> Iterator[Ticket]:
+        """Those that would be let in before one that joined now, were there enough for all."""
+        return self._line.ahead_of(newcomer)
+
+    def overtaken_tokens(self, ticket: Ticket) -> int:
+        """What those cost that were let in past it."""
+        return self._overtaken.get(ticket, 0)
+
+    def overtake(self, ticket: Ticket, cost_tokens: int) -> None:
+        self._overtaken[ticket] = self.overtaken_tokens(ticket) + cost_tokens
 
     def has(self, newcomer: Ticket | Newcomer) -> bool:
         """Whether one of its tenant waits that is no less urgent."""
@@ -142,6 +154,17 @@ class WaitQueue:
         self.leave(ticket)
         return ticket
 
+    def copy(self) -> "WaitQueue":
+        """One with the same tickets, which goes its own way from now on."""
+        other = WaitQueue(self._policy)
+        other._by_deadline, other._line, other._overtaken = (
+            self._by_deadline.copy(),
+            self._line.copy(),
+            self._overtaken.copy(),
+        )
+        other._sums, other._cost_tokens = self._sums, self._cost_tokens
+        return other
+
     def _violation(self, sums: _Sums) -> Reason | None:
         """Which bound of the policy would be broken."""
         policy = self._policy
@@ -155,3 +178,4 @@ class WaitQueue:
         del self._by_deadline[bisect_left(self._by_deadline, (ticket.deadline, number))]
         self._sums = self._sums.plus(ticket.body_bytes, -1)
         self._cost_tokens -= ticket.cost_tokens
+        self._overtaken.pop(ticket, None)

@@ -1,6 +1,5 @@
 """One request at admission: what it takes, how urgent it is, whose it is."""
 
-from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ class Ticket:
 
     Times are seconds on the caller's clock. `is_return` says that the client comes back after a refusal; `growth`
     what its answer costs beyond its reservation. A turn costs `cost_tokens` (prompt and reserved answers, at least 1)
-    divided by the tenant's `weight` (above 0). `overtaken_tokens` is the cost of those that were let in past it.
+    divided by the tenant's `weight` (above 0).
     """
 
     amounts: Amounts
@@ -41,7 +40,6 @@ class Ticket:
     priority: Priority = Priority.DEFAULT
     tenant: str = ""
     weight: float = 1.0
-    overtaken_tokens: int = 0
 
     @classmethod
     def of(
@@ -73,10 +71,6 @@ class Ticket:
     def is_image(self) -> bool:
         """It has images that the engine has yet to see."""
         return self.amounts.preprocess_pixels > 0
-
-    def __deepcopy__(self, memo: dict[int, object]) -> "Ticket":
-        """All that is in it is immutable. Whole queues are copied to see what would become of a newcomer."""
-        return copy(self)
 
     @property
     def flow(self) -> FlowKey:

@@ -227,10 +227,64 @@ class TestAging:
             turns += served(line, 3, now=float(second))
         assert turns.index("large") == 3 * AGING_SECONDS - 3
 
+    def test_whatever_came_and_moved_before(self):
+        """That no lane stands still is remembered for as long as it is certain, and no longer."""
+        line = line_of(*[ticket() for _ in range(8)])
+        served(line, 4)
+        line.join(ticket(tenant="old", priority=Priority.BATCH, arrived=1.0))
+        assert served(line, 1, now=1.0) == [""]
+        assert served(line, 1, now=10.9) == [""]
+        assert served(line, 1, now=11.0) == ["old"]
+
+    def test_nor_is_a_class_that_moved_until_now_forgotten(self):
+        batch = [ticket(tenant="batch", priority=Priority.BATCH) for _ in range(4)]
+        line = line_of(*batch)
+        assert served(line, 3, now=5.0) == ["batch"] * 3
+        for _ in range(9):
+            line.join(ticket(arrived=5.0))
+        assert served(line, 4, now=14.9) == [""] * 4
+        assert served(line, 1, now=15.0) == ["batch"]
+
     def test_when_nobody_is_left_it_is_nobodys_turn(self):
         line = line_of(*[ticket() for _ in range(3)])
         served(line, 3)
         assert order(line, now=100.0) == []
+
+
+class TestAhead:
+    def test_all_that_are_more_urgent_and_those_whose_turn_comes_first(self):
+        wall = [ticket(tenant="wall") for _ in range(6)]
+        urgent = [ticket(tenant="urgent", priority=Priority.INTERACTIVE) for _ in range(2)]
+        line = line_of(*wall, *urgent, ticket(priority=Priority.BATCH))
+        assert set(line.ahead_of(ticket(tenant="wall"))) == {*wall, *urgent}
+        assert set(line.ahead_of(ticket(tenant="other"))) == {wall[0], *urgent}
+        assert set(line.ahead_of(ticket(priority=Priority.CRITICAL))) == set()
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        waiting=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 300), st.booleans()), max_size=30),
+        had=st.integers(0, 30),
+        newcomer=st.tuples(st.sampled_from("abcd"), st.booleans()),
+    )
+    def test_is_who_is_then_let_in_before_it(self, waiting, had, newcomer):
+        weights = {"a": 1.0, "b": 3.0, "c": 0.5, "d": 1.0}
+        line = Line()
+        for tenant, cost, is_image in waiting:
+            line.join(ticket(cost, tenant=tenant, amounts=IMAGE if is_image else TEXT, weight=weights[tenant]))
+        served(line, min(had, len(waiting)))
+        tenant, is_image = newcomer
+        one = ticket(5, tenant=tenant, amounts=IMAGE if is_image else TEXT, weight=weights[tenant])
+        ahead = set(line.ahead_of(one))
+        trial = line.copy()
+        before = order(line)
+        trial.join(one)
+        came = set()
+        while (each := admit_next(trial)) is not one:
+            came.add(each)
+        assert came <= ahead
+        # Of equal turns it is left open whose comes first: one of each other tenant's, one of its own other lane.
+        assert len(ahead - came) <= 4
+        assert order(line) == before
 
 
 class TestWhoMakesRoom:

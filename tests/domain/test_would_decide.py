@@ -1,5 +1,7 @@
 """What admission would say of a newcomer: what it then says, and asking changes nothing."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,37 @@ def test_without_a_queue():
     prospect = none.would_decide(ticket(20), 0.0)
     assert isinstance(prospect.decision, Refusal)
     assert prospect.short is Resource.KV_BLOCKS
+
+
+@pytest.mark.parametrize("tenants", [1, 200])
+def test_what_it_costs_to_ask_hardly_grows_with_the_line(tenants):
+    """Anyone may ask as often as he likes: so it takes a step for each that waits, and some for each tenant."""
+
+    def steps_before(waiting):
+        one = admission(QueuePolicy(requests=waiting))
+        one.offer(ticket(90), 0.0)
+        for number in range(waiting):
+            one.offer(ticket(20 + number, tenant=str(number % tenants), pixels=784 * (number % 3)), 0.0)
+            one.tick(0.0)
+        return calls_in(lambda: one.would_decide(ticket(11, tenant="other"), 1.0))
+
+    assert steps_before(waiting=800) < 800 + 80 * tenants
+
+
+def calls_in(what) -> int:
+    """Calls of functions, which is what time follows and what no busy machine changes."""
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        what()
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 newcomers = st.builds(

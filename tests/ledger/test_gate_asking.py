@@ -68,7 +68,7 @@ class TestAsking:
         told = []
         gate.lease(asked(gate, ticket(clock, 6)), 0.0)
         large, small = ticket(clock, 10), ticket(clock, 4)
-        large.overtaken_tokens = 1  # as large as what it has been passed by: nobody passes it any more
+        small.cost_tokens = 2  # more than the large one costs, so it may not pass it
         gate.ask(large, lambda _decision: told.append("large"))
         gate.ask(small, lambda _decision: told.append("small"))
         assert told == []

@@ -139,10 +139,10 @@ class AnyTraffic:
             assert short is not None, "the next one fits"
             self.overtakings += 1
         for ahead in line[: line.index(admitted)]:
-            assert ahead.overtaken_tokens <= ahead.cost_tokens
+            assert self.overtaken_tokens(ahead) <= ahead.cost_tokens
         if short is not None and amounts[short]:
             self.overtaken[first] += admitted.cost_tokens
-            assert self.overtaken[first] <= first.overtaken_tokens + admitted.cost_tokens <= first.cost_tokens
+            assert self.overtaken[first] <= self.overtaken_tokens(first) + admitted.cost_tokens <= first.cost_tokens
         self.check_aging(first)
         self.turned[lane_of(admitted)] = self.now
 
@@ -158,6 +158,9 @@ class AnyTraffic:
         }
         self.past_the_still = self.past_the_still + 1 if still and lane_of(first) not in still else 0
         assert self.past_the_still < AGED_EVERY
+
+    def overtaken_tokens(self, each: Ticket) -> int:
+        return self.door._queue.overtaken_tokens(each)
 
     def door_waiting(self) -> list[Ticket]:
         return [entry[2] for entry in self.door._queue._by_deadline]
@@ -186,7 +189,7 @@ class AnyTraffic:
         assert len(large) <= self.policy.large_requests
         assert sum(each.body_bytes for each in self.waiting) <= self.policy.body_bytes
         assert len(large) <= 1 or sum(large) <= self.policy.large_body_bytes
-        assert all(each.overtaken_tokens <= each.cost_tokens for each in self.waiting)
+        assert all(self.overtaken_tokens(each) <= each.cost_tokens for each in self.waiting)
 
     def check_that_nobody_waits_for_nothing(self) -> None:
         """The next is short of something; and no text fits where only images are short, of what texts never take."""
