@@ -102,6 +102,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         overload_status=settings.server.overload_status,
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage,
+        counts_tokens=settings.tokens.answer == "estimate",
     )
 
 

@@ -185,3 +185,9 @@ def test_without_tenants_everyone_is_his_own():
     tenancy = tenancy_of(settings_of())
     assert tenancy.tenant_of(b"", 0.0) == Tenant()
     assert tenancy.tenant_of(b"one", 0.0) != tenancy.tenant_of(b"two", 0.0)
+
+
+def test_tokens_are_counted_here_only_where_the_settings_say_so():
+    for text, is_so in (("", False), ("tokens: {answer: upstream}", False), ("tokens: {answer: estimate}", True)):
+        settings = settings_of(text)
+        assert policies_of(settings, budgets_of(settings)).counts_tokens is is_so

@@ -18,6 +18,7 @@ from gateway.cli import app
 from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
+from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
 from gateway.policies import tenancy_of
 from gateway.settings_sources import load
 from tests.support.live_gateway import chat, image, live_gateway
@@ -127,14 +128,34 @@ async def test_the_headers_it_lists_come():
     listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {"x-gateway-resize"}
     with running_emulator() as emulator:
         async with live_gateway(emulator.base_url) as gateway:
-            served, refused = await _one_served_and_one_refused(gateway)
-    assert served.status_code == 200
-    assert listed == {name for answer in (served, refused) for name in answer.headers if name.startswith("x-gateway-")}
+            answers = await _one_served_one_refused_and_one_counted(gateway)
+    assert [answer.status_code for answer in answers] == [200, 404, 200]
+    assert listed == {name for answer in answers for name in answer.headers if name.startswith("x-gateway-")}
 
 
-async def _one_served_and_one_refused(gateway):
+async def _one_served_one_refused_and_one_counted(gateway):
     url = "data:image/png;base64," + pybase64.b64encode(encoded(picture(1, 1))).decode()
-    return await gateway.chat("What?", image(url)), await gateway.http.get("/nowhere")
+    body, asked = chat("What?", image(url)), {"x-gateway-tokens": "estimate"}
+    return (
+        await gateway.chat("What?", image(url)),
+        await gateway.http.get("/nowhere"),
+        await gateway.http.post("/tokenize", json=body, headers=asked),
+    )
+
+
+async def test_tokens_are_counted_as_it_says():
+    asked = re.findall(r"`(x-gateway-tokens): (estimate)`", README)
+    (setting,) = re.findall(r"`(tokens: \{.*?\})`", README)
+    assert int(re.search(r"lists the tokens, up to ([\d,]+)", README).group(1).replace(",", "")) == MOST_LISTED_TOKENS
+    with running_emulator() as emulator:
+        async with live_gateway(emulator.base_url) as gateway:
+            counted = await gateway.http.post("/tokenize", json={"prompt": "What?"}, headers=asked)
+            refused = await gateway.http.post("/v1/messages/count_tokens", json=chat("What?"))
+        async with live_gateway(emulator.base_url, **yaml.safe_load(setting)) as gateway:
+            for_all = await gateway.http.post("/v1/messages/count_tokens", json=chat("What?"))
+    assert (counted.json()["tokens"], refused.status_code) == (None, 403)
+    assert re.fullmatch(r"estimate; lower=\d+; upper=\d+", counted.headers["x-gateway-tokens"])
+    assert for_all.json()["input_tokens"] > 0
 
 
 def test_the_compose_file_starts_the_gateway_with_options_that_exist():

@@ -68,6 +68,20 @@ class ChatTemplate:
         self.content_format = _content_format(environment.parse(text))
         self.has_developer_role = '"developer"' in text or "'developer'" in text
 
+    @property
+    def wants_system_first(self) -> bool:
+        """It refuses a system message behind another message, as vLLM tries it: without the functions of templates."""
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols]
+        )
+        roles = ("system", "user", "system", "user")
+        conversation = [{"role": role, "content": "t"} for role in roles]
+        try:
+            environment.from_string(self.text).render(messages=conversation, add_generation_prompt=False)
+        except Exception:  # noqa: BLE001 - a template is a program: it may fail in any way
+            return True
+        return False
+
     def render(
         self, messages: Sequence[Message], tools: object, variables: Mapping[str, Any], *, continue_final_message: bool
     ) -> str:

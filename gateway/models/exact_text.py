@@ -4,8 +4,9 @@ An optional extra (`exact-text`: tokenizers and jinja2). Where it, or the templa
 says so, and callers keep to bounds by bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _PICTURE = ("vision_start_token_id", "image_token_id", "vision_end_token_id")
 """Keys of config.json: what Qwen models write for a picture where a template takes text only."""
+
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _NOT_FOR_TEMPLATES = frozenset(
     {"conversation", "tokenize", "padding", "truncation", "max_length", "return_tensors", "return_dict"}
@@ -63,7 +66,7 @@ class ExactText:
         self._plain = plain
         self._with_tools = with_tools
         self._special_tokens = special_tokens
-        self._image_token_id = picture[0] if picture else None
+        self.image_token_id = picture[0] if picture else None
         self._placeholder = picture[1] if picture else None
 
     @classmethod
@@ -92,7 +95,43 @@ class ExactText:
 
         Raises UncountableError where vLLM would refuse the request or the rules followed here end.
         """
-        return self._count(self._render(chat), is_with_special_tokens=chat.get("add_special_tokens") is True)
+        ids = self.encode_chat(chat)
+        return TextCount(len(ids), None if self.image_token_id is None else ids.count(self.image_token_id))
+
+    def encode_chat(self, chat: Mapping[str, Any]) -> Sequence[int]:
+        """The tokens that `count` counts. Raises UncountableError."""
+        return self.encode(self._render(chat), adds_special_tokens=chat.get("add_special_tokens") is True)
+
+    def encode(self, text: str, *, adds_special_tokens: bool) -> Sequence[int]:
+        """Tokens of a text that no template is put around. Raises UncountableError."""
+        try:
+            [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=adds_special_tokens)
+        except TypeError as broken:  # what the library calls text that is not UTF-8
+            raise UncountableError("the text holds half of a surrogate pair") from broken
+        ids: Sequence[int] = encoding.ids
+        return ids
+
+    def strings(self, ids: Iterable[int]) -> list[str]:
+        """Each token as the vocabulary spells it, not as text."""
+        return [self._tokenizer.id_to_token(each) or "" for each in ids]
+
+    @cached_property
+    def merges_inline_system(self) -> bool:
+        """The template takes a system message only at its head; vLLM asks that for Anthropic's conversations."""
+        templates = [self._plain] if self._with_tools is None else [self._plain, self._with_tools]
+        return any(template.wants_system_first for template in templates)
+
+    @cached_property
+    def disabled_thinking_effort(self) -> str:
+        """The `reasoning_effort` by which vLLM switches thinking off: `low` where `none` makes no difference."""
+        none = self._probe("none")
+        return "low" if none is None or none in map(self._probe, _EFFORTS) else "none"
+
+    def _probe(self, effort: str) -> str | None:
+        try:
+            return self._render({"messages": [{"role": "user", "content": "Hi"}], "reasoning_effort": effort})
+        except UncountableError:
+            return None
 
     def _render(self, chat: Mapping[str, Any]) -> str:
         if chat.get("chat_template") is not None:
@@ -112,15 +151,6 @@ class ExactText:
         return template.render(
             messages, tools, {**self._special_tokens, **variables}, continue_final_message=is_open_ended
         )
-
-    def _count(self, text: str, *, is_with_special_tokens: bool) -> TextCount:
-        try:
-            [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=is_with_special_tokens)
-        except TypeError as broken:  # what the library calls text that is not UTF-8
-            raise UncountableError("the text holds half of a surrogate pair") from broken
-        ids: Sequence[int] = encoding.ids
-        placeholders = None if self._image_token_id is None else ids.count(self._image_token_id)
-        return TextCount(len(ids), placeholders)
 
 
 def _load_tokenizer(kind: "type[Tokenizer]", path: Path) -> "Tokenizer":

@@ -44,6 +44,7 @@ class Policies:
     overload_status: int | None = None
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     asks_for_usage: bool = True
+    counts_tokens: bool = False
 
 
 class Looker(Protocol):

@@ -1,7 +1,8 @@
 """How many tokens the text of a request is: counted by the model's own tokenizer, or bounded by its bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,6 +15,8 @@ from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.rewriting import slim_chat
 from gateway.wire.routes import Kind
+
+T = TypeVar("T")
 
 # Tokenizing this much text takes about as long as handing it to a thread.
 _INLINE_BYTES = 16 * 1024
@@ -30,9 +33,7 @@ async def count_text(
 ) -> Bounds:
     """Tokens of the prompt without its images: exact where the tokenizer is at hand and the text not too long."""
     if model.exact_text is not None and exchange.route.kind is Kind.CHAT:
-        edits = (exchange, request, trimmed, marker)
-        is_long = len(request.images) > _INLINE_IMAGES
-        slim = await in_thread(ONE_THREAD, slim_chat, *edits) if is_long else slim_chat(*edits)
+        slim = await _slim(exchange, request, trimmed, marker)
         images = len(request.images) - len(trimmed)
         try:
             return Bounds.exact(await _counted(model, model.exact_text, slim, images))
@@ -42,27 +43,64 @@ async def count_text(
     return model.ratio.bounds(text_bytes, len(request.messages), uncertain_bytes=request.uncertain_text_bytes)
 
 
+async def encode_chat(
+    exchange: Exchange, request: VisionRequest, model: ServedModel, trimmed: Sequence[int], marker: str
+) -> Sequence[int] | None:
+    """The tokens that `count_text` counted, each image as one; None where they are not known."""
+    counter = model.exact_text
+    if counter is None:
+        return None
+    slim = await _slim(exchange, request, trimmed, marker)
+    try:
+        return await _tokenized(model, len(slim), lambda: counter.encode_chat(_decoded(slim)))
+    except UncountableError:
+        return None
+
+
+async def encode_prompt(model: ServedModel, text: str, *, adds_special_tokens: bool) -> Sequence[int] | None:
+    """The tokens of a text for which there is no template; None where they are not known."""
+    counter = model.exact_text
+    if counter is None:
+        return None
+    try:
+        return await _tokenized(model, len(text), lambda: counter.encode(text, adds_special_tokens=adds_special_tokens))
+    except UncountableError:
+        return None
+
+
+async def _slim(exchange: Exchange, request: VisionRequest, trimmed: Sequence[int], marker: str) -> bytes:
+    edits = (exchange, request, trimmed, marker)
+    is_long = len(request.images) > _INLINE_IMAGES
+    return await in_thread(ONE_THREAD, slim_chat, *edits) if is_long else slim_chat(*edits)
+
+
 async def _counted(model: ServedModel, counter: ExactText, slim: bytes, images: int) -> int:
     """Raises UncountableError."""
-    most = min(_MOST_BYTES, (model.max_model_len or _MOST_BYTES) * _MOST_BYTES_PER_TOKEN)
-    if len(slim) > most:
-        raise UncountableError(f"{len(slim)} bytes are not worth counting")
-    if len(slim) <= _INLINE_BYTES:
-        tokens = _count(counter, slim, images)
-    else:
-        tokens = await in_thread(_threads, _count, counter, slim, images)
+    tokens = await _tokenized(model, len(slim), lambda: _count(counter, slim, images))
     # Of each image the tokenizer counted the markers and one placeholder; the family counts those whole.
     return tokens - images * (1 + model.family.markers)
 
 
+async def _tokenized(model: ServedModel, text_bytes: int, work: Callable[[], T]) -> T:
+    """Raises UncountableError."""
+    most = min(_MOST_BYTES, (model.max_model_len or _MOST_BYTES) * _MOST_BYTES_PER_TOKEN)
+    if text_bytes > most:
+        raise UncountableError(f"{text_bytes} bytes are not worth counting")
+    return work() if text_bytes <= _INLINE_BYTES else await in_thread(_threads, work)
+
+
 def _count(counter: ExactText, chat: bytes, images: int) -> int:
     """Raises UncountableError."""
-    try:
-        body = msgspec.json.decode(chat)
-    except (msgspec.DecodeError, RecursionError) as error:
-        # Somewhere in a field that the gateway does not read: for vLLM to judge.
-        raise UncountableError(str(error)) from error
-    counted = counter.count(body)
+    counted = counter.count(_decoded(chat))
     if counted.image_placeholders not in {None, images}:
         raise UncountableError(f"the template makes {counted.image_placeholders} placeholders of {images} images")
     return counted.text_tokens
+
+
+def _decoded(chat: bytes) -> Any:
+    """Raises UncountableError."""
+    try:
+        return msgspec.json.decode(chat)
+    except (msgspec.DecodeError, RecursionError) as error:
+        # Somewhere in a field that the gateway does not read: for vLLM to judge.
+        raise UncountableError(str(error)) from error

@@ -19,8 +19,8 @@ from gateway.server.receive import Receive
 from gateway.upstream.client import Answer
 from gateway.upstream.errors import UpstreamError
 from gateway.wire.declare import success_headers
-from gateway.wire.errors import error_body, error_headers, error_status
-from gateway.wire.routes import Kind
+from gateway.wire.errors import anthropic_error_body, error_body, error_headers, error_status
+from gateway.wire.routes import Kind, speaks_anthropic
 from gateway.wire.sse import error_event
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -115,7 +115,7 @@ async def send_refusal(
 ) -> None:
     """One small answer. A large upload is read to its end first: closing early makes HTTP clients lose the answer."""
     is_read = exchange.received is not None or await _drained(error, arrival, receive)
-    body = error_body(error)
+    body = anthropic_error_body(error) if speaks_anthropic(exchange.path) else error_body(error)
     headers = [*error_headers(error, body, random.random()), *_about(exchange)]  # noqa: S311 - spreads clients only
     if not is_read or error.reason is Reason.DRAINING:
         headers.append((b"connection", b"close"))

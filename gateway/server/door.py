@@ -19,6 +19,7 @@ _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _COUNT = re.compile(rb"[0-9]{1,19}")
 _MILLISECONDS = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _PRIORITIES = {priority.label.encode(): priority for priority in Priority}
+_COUNTING = {b"estimate": True, b"upstream": False}
 _JSON = b"application/json"
 _JSON_TYPES = re.compile(rb"application/(?:[a-z0-9.+-]*\+)?json\s*(?:;.*)?", re.IGNORECASE)
 
@@ -41,6 +42,7 @@ class Arrival:
     api_key: bytes = field(default=b"", repr=False)
     priority_word: bytes | None = None
     deadline_text: bytes | None = None
+    counting_word: bytes | None = None
 
     @property
     def key(self) -> bytes:
@@ -59,6 +61,11 @@ class Arrival:
         if text is None or not _MILLISECONDS.fullmatch(text.strip()):
             return None
         return float(text) / 1000.0 or None
+
+    @property
+    def counts_here(self) -> bool | None:
+        """What `x-gateway-tokens` asks for; None also where it cannot be read."""
+        return None if self.counting_word is None else _COUNTING.get(self.counting_word.strip().lower())
 
     @property
     def is_coded(self) -> bool:
@@ -110,6 +117,10 @@ def _note_deadline(arrival: Arrival, value: bytes) -> None:
     arrival.deadline_text = value
 
 
+def _note_counting(arrival: Arrival, value: bytes) -> None:
+    arrival.counting_word = value
+
+
 def _note_retries(arrival: Arrival, value: bytes) -> None:
     arrival.is_return = value not in {b"", b"0"}
 
@@ -136,6 +147,7 @@ _NOTES = {
     b"x-gateway-resize": _note_resize,
     b"x-gateway-priority": _note_priority,
     b"x-gateway-deadline-ms": _note_deadline,
+    b"x-gateway-tokens": _note_counting,
     b"x-stainless-retry-count": _note_retries,  # how often OpenAI's SDK has tried before
     b"expect": _note_expect,
     b"authorization": _note_authorization,
@@ -160,6 +172,8 @@ def refuse_length(arrival: Arrival, max_body_bytes: int) -> None:
 
 def refuse_unreadable(arrival: Arrival) -> None:
     """400 for a priority or deadline that says nothing: a typing mistake would else go unnoticed until an overload."""
+    if arrival.counting_word is not None and arrival.counts_here is None:
+        raise _unreadable("x-gateway-tokens", arrival.counting_word, "estimate or upstream")
     if arrival.priority_word is not None and arrival.priority is None:
         words = ", ".join(priority.label for priority in Priority)
         raise _unreadable("x-gateway-priority", arrival.priority_word, f"one of {words}")

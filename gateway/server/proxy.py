@@ -32,7 +32,8 @@ from gateway.server.door import (
 from gateway.server.models_route import ModelsRoute
 from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
-from gateway.wire.routes import Kind, classify
+from gateway.server.tokens_route import answer_tokens
+from gateway.wire.routes import ANSWERED_HERE, Kind, classify, sent_on
 
 Scope = MutableMapping[str, Any]
 logger = logging.getLogger(__name__)
@@ -111,6 +112,8 @@ class Proxy:
 
     async def _attend(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         route = exchange.route = classify(exchange.method, exchange.path)
+        if route.kind is Kind.TOKENS and not self._counts_here(arrival):
+            route = exchange.route = sent_on(route)
         if route.refusal is not None:
             raise route.refusal
         if route.kind is not Kind.MODELS:
@@ -124,6 +127,11 @@ class Proxy:
         finally:
             self._door.seats.give_back()
 
+    def _counts_here(self, arrival: Arrival) -> bool:
+        """The client's own word goes before the setting."""
+        asked = arrival.counts_here
+        return self._parts.policies.counts_tokens if asked is None else asked
+
     def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
         if self.is_draining:
             raise GatewayError(
@@ -136,7 +144,7 @@ class Proxy:
         refuse_media_type(arrival)
         refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
-        if exchange.route.kind is not Kind.PREFLIGHT:
+        if exchange.route.kind not in ANSWERED_HERE:
             refuse_if_all_full(self._parts.backends, exchange.newcomer(arrival.content_length or 0))
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
@@ -160,6 +168,8 @@ class Proxy:
             try:
                 if exchange.route.kind is Kind.PREFLIGHT:
                     await answer_preflight(self._parts, exchange, send)
+                elif exchange.route.kind is Kind.TOKENS:
+                    await answer_tokens(self._parts, exchange, send)
                 else:
                     answer = await serve(self._parts, exchange)
                     settle.head_arrived(exchange, answer)

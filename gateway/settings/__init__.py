@@ -18,6 +18,7 @@ from gateway.settings.sections import (
     UpstreamSettings,
 )
 from gateway.settings.tenants import Tenants, TenantSettings
+from gateway.settings.tokens import TokenSettings
 
 __all__ = ["MIB", "BudgetSettings", "ImageSettings", "Section", "Settings", "TenantSettings"]
 
@@ -35,4 +36,5 @@ class Settings(Section):
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     models: tuple[ModelSettings, ...] = ()
     tenants: Tenants = ()
+    tokens: TokenSettings = TokenSettings()
     log: LogSettings = LogSettings()

@@ -53,6 +53,7 @@ ENDPOINTS = (
     "/v1/models",
     "/tokenize",
     "/detokenize",
+    "/v1/messages/count_tokens",
     "/gateway/preflight",
     OTHER,
 )

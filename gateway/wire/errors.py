@@ -14,6 +14,16 @@ from gateway.domain.outcome import Reason
 _LONGEST_SECONDS = 60.0
 # A promise is never brought forward, only spread behind its time by at most this share.
 _JITTER_SHARE = 0.25
+# https://docs.claude.com/en/api/errors
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 _TENANT_REASONS = {Reason.TENANT_QUOTA, Reason.TENANT_CONCURRENCY}
 
 
@@ -29,6 +39,15 @@ def error_body(error: GatewayError) -> bytes:
             }
         }
     )
+
+
+def anthropic_error_body(error: GatewayError) -> bytes:
+    """`{"type": "error", "error": {"type", "message"}}`: the shape has no `param`, so the message begins with it."""
+    message = error.message
+    if error.param is not None and error.param not in message:
+        message = f"{error.param}: {message}"
+    kind = _ANTHROPIC_TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
+    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
 
 
 def _type_of(status: int) -> str:

@@ -29,7 +29,8 @@ def parse_generic(body: bytes | bytearray) -> VisionRequest:
     if parsed.messages is not None:
         raise GatewayError(
             Code.PERMISSION_DENIED,
-            "Messages are not yet inspected for media on this route. Send a plain `prompt`.",
+            "Messages may carry media, which would reach the model server unseen. Send a plain `prompt`, or ask for "
+            "this gateway's own count: `x-gateway-tokens: estimate`.",
             param="messages",
         )
     return VisionRequest(

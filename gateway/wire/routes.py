@@ -10,6 +10,8 @@ from enum import StrEnum
 from gateway.domain.errors import Code, GatewayError
 
 PREFLIGHT_PATH = "/gateway/preflight"
+TOKENIZE_PATH = "/tokenize"
+COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
 
 
 class Kind(StrEnum):
@@ -21,9 +23,14 @@ class Kind(StrEnum):
     GENERIC = "generic"
     MODELS = "models"
     PREFLIGHT = "preflight"
+    TOKENS = "tokens"
     CLOSED = "closed"
     WRONG_METHOD = "wrong_method"
     UNKNOWN = "unknown"
+
+
+ANSWERED_HERE = frozenset({Kind.PREFLIGHT, Kind.TOKENS})
+"""No place in the engine's line is needed for these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ _OPEN = {
         ("/v1/chat/completions", Kind.CHAT, "POST"),
         ("/v1/completions", Kind.COMPLETIONS, "POST"),
         ("/v1/embeddings", Kind.EMBEDDINGS, "POST"),
-        ("/tokenize", Kind.GENERIC, "POST"),
+        (TOKENIZE_PATH, Kind.TOKENS, "POST"),
+        (COUNT_TOKENS_PATH, Kind.TOKENS, "POST"),
         ("/detokenize", Kind.GENERIC, "POST"),
         ("/v1/models", Kind.MODELS, "GET"),
         (PREFLIGHT_PATH, Kind.PREFLIGHT, "POST"),
@@ -71,6 +79,10 @@ _USE_EMBEDDINGS = "its media is not yet inspected. For text, use /v1/embeddings.
 _AUDIO = "audio is not yet supported."
 _OPERATOR = "it is for operators, who reach vLLM directly."
 _SCALE_OUT = "it takes prepared model inputs whose cost cannot be checked."
+
+_NOT_ASKED = (
+    "its images would reach the model server unseen. Ask for this gateway's own count: `x-gateway-tokens: estimate`."
+)
 
 _OPERATOR_PATHS = (
     "/tokenizer_info",
@@ -111,7 +123,6 @@ _CLOSED = dict.fromkeys(_OPERATOR_PATHS, _OPERATOR) | {
     "/v1/chat/completions/batch": _USE_CHAT,
     "/v1/responses": "its images, and histories stored on the server, are not yet inspected. Use /v1/chat/completions.",
     "/v1/messages": _USE_CHAT,
-    "/v1/messages/count_tokens": _USE_CHAT,
     "/cohere/v2/chat": _USE_CHAT,
     "/v1/systemone": _USE_CHAT,
     "/generative_scoring": _USE_CHAT,
@@ -141,6 +152,7 @@ _CLOSED_BELOW = {
     "/fault_tolerance/": _OPERATOR,
 }
 _MODEL_PREFIX = "/v1/models/"
+_MESSAGES_PATH = "/v1/messages"
 
 
 def classify(method: str, path: str) -> Route:
@@ -153,6 +165,18 @@ def classify(method: str, path: str) -> Route:
         return _if_allowed(Route(Kind.MODELS, path, ("GET",), model_id=model_id), method)
     why = _CLOSED.get(path) or next((why for start, why in _CLOSED_BELOW.items() if path.startswith(start)), None)
     return Route(Kind.UNKNOWN, path) if why is None else Route(Kind.CLOSED, path, why=why)
+
+
+def sent_on(route: Route) -> Route:
+    """A route of Kind.TOKENS for a client that does not want the gateway's own count: closed where media could pass."""
+    if route.path == COUNT_TOKENS_PATH:
+        return Route(Kind.CLOSED, route.path, why=_NOT_ASKED)
+    return Route(Kind.GENERIC, route.path, route.methods)
+
+
+def speaks_anthropic(path: str) -> bool:
+    """Errors on this path have Anthropic's shape."""
+    return path == _MESSAGES_PATH or path.startswith(_MESSAGES_PATH + "/")
 
 
 def _if_allowed(route: Route, method: str) -> Route:

@@ -169,3 +169,27 @@ async def test_long_conversations_lose_images_by_fours(stepping_by_four, name, i
         part.clear()
         part.update(type="text", text="[image removed to fit the context]")
     assert json.loads(forwarded) == expected
+
+
+def as_anthropic(case) -> bytes | None:
+    """The case's picture in a body of Anthropic's, where the case is one picture."""
+    if "declared" not in case:
+        return None
+    source = {"type": "base64", "media_type": case["declared"], "data": base64.b64encode(read(case["file"])).decode()}
+    content = [{"type": "text", "text": "What is this?"}, {"type": "image", "source": source}]
+    return json.dumps({"model": MODEL, "messages": [{"role": "user", "content": content}]}).encode()
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_hard_input_is_counted_or_refused_and_goes_nowhere(stepping_by_one, name):
+    """Pixels are not decoded for a count, so what only they show is no reason to refuse."""
+    gateway, upstream = stepping_by_one
+    case, before = CASES[name], len(posts(upstream))
+    allowed = {200, *(right["status"] for right in case["answers"])}
+    for path, body in (("/tokenize", body_of(case)), ("/v1/messages/count_tokens", as_anthropic(case))):
+        if body is not None:
+            answer = await gateway.http.post(path, content=body, headers=JSON | {"x-gateway-tokens": "estimate"})
+            assert answer.status_code in allowed, answer.text
+            assert ("count" in answer.text or "input_tokens" in answer.text) is (answer.status_code == 200)
+    await gateway.until_released()
+    assert len(posts(upstream)) == before

@@ -247,3 +247,45 @@ def test_a_processors_template_alone_takes_no_tools(model_folder):
     assert counted(exact_text) == 4
     with pytest.raises(UncountableError, match="no chat template for tools"):
         counted(exact_text, tools=TOOLS)
+
+
+def test_tokens_of_a_prompt_and_how_they_are_spelled(exact):
+    exact_text = exact()
+    ids = exact_text.encode("ab<|im_end|>", adds_special_tokens=True)
+    assert exact_text.strings(ids) == ["a", "b", "<|im_end|>"]
+    assert exact_text.strings([10**6]) == [""]
+    assert len(exact_text.encode_chat({"messages": HELLO})) == len("user:hello;>")
+
+
+@pytest.mark.parametrize(
+    ("template", "is_so"),
+    [
+        (PLAIN, False),
+        ("{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}", True),
+        ("{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ 1 + m.content }}", True),
+        ("{{ messages[2].role | upper }}{% for m in messages[:0] %}", False),
+    ],
+)
+def test_templates_that_want_the_system_first(exact, template, is_so):
+    ends = "{% endif %}" * template.count("{% if m.role") + "{% endfor %}" * (not template.endswith("{% endfor %}"))
+    assert exact(template if template == PLAIN else template + ends).merges_inline_system is is_so
+
+
+def test_one_of_two_templates_is_enough(exact):
+    first = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    strict = "{% if messages[2].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + first
+    config = {"chat_template": [{"name": "default", "template": first}, {"name": "tool_use", "template": strict}]}
+    assert exact(None, **{"tokenizer_config.json": config}).merges_inline_system
+
+
+@pytest.mark.parametrize(
+    ("template", "effort"),
+    [
+        (PLAIN, "low"),
+        (PLAIN + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}", "none"),
+        (PLAIN + "{% if reasoning_effort == 'none' %}{{ raise_exception('no') }}{% endif %}", "low"),
+        (PLAIN + "{{ 'min' if reasoning_effort in ('none', 'low') else reasoning_effort }}", "low"),
+    ],
+)
+def test_how_thinking_is_switched_off(exact, template, effort):
+    assert exact(template).disabled_thinking_effort == effort

@@ -13,7 +13,7 @@ from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.reading import read_request
 from gateway.wire.routes import classify
 
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize")
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/detokenize")
 
 
 def arrived(path, body):

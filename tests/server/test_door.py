@@ -29,6 +29,7 @@ def test_all_that_is_read():
             (b"authorization", b"bearer  sk-1 "),
             (b"x-gateway-priority", b" Batch"),
             (b"x-gateway-deadline-ms", b" 1500.5"),
+            (b"x-gateway-tokens", b" Estimate"),
         ]
     )
     assert arrival == Arrival(
@@ -42,9 +43,11 @@ def test_all_that_is_read():
         bearer_token=b"sk-1",
         priority_word=b" Batch",
         deadline_text=b" 1500.5",
+        counting_word=b" Estimate",
     )
     assert arrival.priority is Priority.BATCH
     assert arrival.deadline_seconds == 1.5005
+    assert arrival.counts_here
     assert arrival.is_coded
     assert not read_headers([(b"content-encoding", b"identity")]).is_coded
 
@@ -98,6 +101,20 @@ def test_any_other_priority_is_told_the_four(word):
         refuse_unreadable(arrival)
     assert (raised.value.status, raised.value.param) == (400, "x-gateway-priority")
     assert arrival.priority is None
+
+
+@pytest.mark.parametrize(("word", "is_so"), [(b"estimate", True), (b" Upstream ", False)])
+def test_who_is_to_count(word, is_so):
+    arrival = read_headers([(b"x-gateway-tokens", word)])
+    refuse_unreadable(arrival)
+    assert arrival.counts_here is is_so
+
+
+def test_any_other_word_for_it_is_told_the_two():
+    arrival = read_headers([(b"x-gateway-tokens", b"exact")])
+    with pytest.raises(GatewayError, match="send estimate or upstream"):
+        refuse_unreadable(arrival)
+    assert arrival.counts_here is None
 
 
 @pytest.mark.parametrize(("text", "seconds"), [(b"1", 0.001), (b" 2500 ", 2.5), (b"0.5", 0.0005), (b"9" * 15, 1e12)])

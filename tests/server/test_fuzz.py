@@ -1,4 +1,6 @@
-"""Whatever comes in, a client's mistake is the client's: no 5xx of the gateway's own, OpenAI's shape, nothing held."""
+"""Whatever comes in, a client's mistake is the client's: no 5xx of the gateway's own, an error of the right shape,
+nothing held.
+"""
 
 import json
 import random
@@ -13,7 +15,11 @@ from tests.support.pictures import data_url, encoded, picture
 from tests.support.raw_client import raw_client
 
 ROUNDS = 400
-PATHS = [CHAT] * 8 + ["/gateway/preflight", "/v1/completions", "/v1/embeddings", "/tokenize", f"{CHAT}?a=\xe9%zz"]
+COUNT = "/v1/messages/count_tokens"
+PATHS = [
+    *[CHAT] * 8,
+    *["/gateway/preflight", "/v1/completions", "/v1/embeddings", "/tokenize", f"{CHAT}?a=\xe9%zz", COUNT, COUNT],
+]
 PICTURES = [
     data_url(encoded(picture(40, 30)), "image/png"),
     data_url(encoded(picture(40, 30), "JPEG", orientation=6), "image/jpeg"),
@@ -61,6 +67,7 @@ HEADERS = {
     "x-gateway-resize": ["off", "ocr", "", "\xe9", "thumbnail"],
     "x-gateway-priority": ["critical", "Batch", "", "\xe9"],
     "x-gateway-deadline-ms": ["1e9", "60000", "0.001", "-1", "\xb2"],
+    "x-gateway-tokens": ["estimate", "Upstream", "", "\xe9"],
     "x-api-key": ["sk-1", "\xe9", ""],
     "x-request-id": ["a", "", "\xfc", "x" * 5000],
     "x-stainless-retry-count": ["1", "-1", "x"],
@@ -71,9 +78,27 @@ HEADERS = {
 }
 
 
-def a_body(chance: random.Random) -> bytes:
-    parts = [image(chance.choice(PICTURES)) for _ in range(chance.randrange(3))]
-    body = chat("Look.", *parts, max_tokens=chance.choice([1, 16, 10**9]), stream=chance.random() < 0.2)
+def anthropic_image(url: str) -> dict:
+    media_type, _, data = url.removeprefix("data:").partition(";base64,")
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def anthropic_chat(*content: dict) -> dict:
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {"x": [1]}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "so"}, *content]}
+    turns = [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, call]}]
+    turns.append({"role": "user", "content": [result, *content]})
+    tools = [{"name": "f", "input_schema": {}}]
+    return {"model": MODEL, "system": "Be brief.", "tools": tools, "messages": turns}
+
+
+def a_body(chance: random.Random, path: str) -> bytes:
+    urls = [chance.choice(PICTURES) for _ in range(chance.randrange(3))]
+    if path == COUNT:
+        body = anthropic_chat(*map(anthropic_image, urls))
+    else:
+        parts = [image(url) for url in urls]
+        body = chat("Look.", *parts, max_tokens=chance.choice([1, 16, 10**9]), stream=chance.random() < 0.2)
     for _ in range(chance.choice([0, 1, 1, 2])):
         damage_tree(chance, body)
     try:
@@ -105,7 +130,20 @@ def damage_tree(chance: random.Random, body: dict) -> None:
             node[chance.choice(ODD_NAMES)] = chance.choice(ODD_VALUES)
         elif isinstance(node, dict):
             node[
-                chance.choice(["uuid", "type", "detail", "n", "stop", "tools", "image_url", "mm_processor_kwargs"])
+                chance.choice(
+                    [
+                        "uuid",
+                        "type",
+                        "detail",
+                        "n",
+                        "stop",
+                        "tools",
+                        "image_url",
+                        "mm_processor_kwargs",
+                        "source",
+                        "prompt",
+                    ]
+                )
             ] = chance.choice(ODD_VALUES)
         return
 
@@ -142,11 +180,12 @@ async def test_no_input_is_the_gateways_fault(model):
 
     chance = random.Random(20_261_130)
     statuses: dict[int, int] = {}
-    async with model_server(answer_anything) as upstream, live_gateway(upstream.base_url, models=[model]) as gateway:
+    sections = {"models": [model], "tokens": {"answer": "estimate"}}
+    async with model_server(answer_anything) as upstream, live_gateway(upstream.base_url, **sections) as gateway:
         await gateway.until_up()
         for number in range(ROUNDS):
             path = chance.choice(PATHS)
-            body, lines = a_body(chance), a_head(chance)
+            body, lines = a_body(chance, path), a_head(chance)
             async with raw_client(gateway.host, gateway.port) as client:
                 length = f"content-length: {len(body)}"
                 request_line = f"POST {path} HTTP/1.1"
@@ -157,12 +196,15 @@ async def test_no_input_is_the_gateways_fault(model):
             assert status < HTTPStatus.INTERNAL_SERVER_ERROR, (number, path, lines, body[:3000], answer)
             if status != HTTPStatus.OK and answer != b"Invalid HTTP request received.":
                 assert headers["content-type"] == "application/json"
-                error_of_text(answer)
+                # What is no HTTP is refused before there is a path.
+                assert_error_is_shaped(answer, is_anthropic=path == COUNT and b"Invalid HTTP" not in answer)
         await gateway.until_released()
         assert gateway.ended().keys() <= {"finished", "refused"}
     assert statuses[200] > ROUNDS / 10
     assert statuses[400] > ROUNDS / 10
 
 
-def error_of_text(answer: bytes) -> None:
-    assert set(json.loads(answer)["error"]) == {"message", "type", "param", "code"}
+def assert_error_is_shaped(answer: bytes, *, is_anthropic: bool) -> None:
+    body = json.loads(answer)
+    assert body.get("type", "") == ("error" if is_anthropic else "")
+    assert set(body["error"]) == ({"type", "message"} if is_anthropic else {"message", "type", "param", "code"})

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
-from gateway.wire.errors import error_body, error_headers, error_status
+from gateway.wire.errors import anthropic_error_body, error_body, error_headers, error_status
 
 
 def headers_of(error, jitter=0.0):
@@ -25,6 +25,31 @@ def test_the_body_has_openais_shape():
             "code": "image_too_large",
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "type_"),
+    [
+        (Code.INVALID_REQUEST, "invalid_request_error"),
+        (Code.METHOD_NOT_ALLOWED, "invalid_request_error"),
+        (Code.INVALID_API_KEY, "authentication_error"),
+        (Code.PERMISSION_DENIED, "permission_error"),
+        (Code.MODEL_NOT_FOUND, "not_found_error"),
+        (Code.REQUEST_TOO_LARGE, "request_too_large"),
+        (Code.RATE_LIMIT_EXCEEDED, "rate_limit_error"),
+        (Code.INTERNAL_ERROR, "api_error"),
+        (Code.SERVER_IS_OVERLOADED, "overloaded_error"),
+    ],
+)
+def test_anthropics_shape(code, type_):
+    error = json.loads(anthropic_error_body(GatewayError(code, "It is so.")))
+    assert error == {"type": "error", "error": {"type": type_, "message": "It is so."}}
+
+
+@pytest.mark.parametrize("message", ["too large", "`messages[0].content[1]`: too large"])
+def test_anthropics_shape_has_no_field_for_the_path_so_the_message_names_it(message):
+    error = GatewayError(Code.IMAGE_TOO_LARGE, message, param="messages[0].content[1]")
+    assert json.loads(anthropic_error_body(error))["error"]["message"].count("messages[0].content[1]") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 
 from gateway.domain.errors import Code
 from gateway.domain.outcome import Reason
-from gateway.wire.routes import Kind, classify
+from gateway.wire.routes import Kind, classify, sent_on, speaks_anthropic
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,8 @@ from gateway.wire.routes import Kind, classify
         ("POST", "/v1/chat/completions", Kind.CHAT),
         ("POST", "/v1/completions", Kind.COMPLETIONS),
         ("POST", "/v1/embeddings", Kind.EMBEDDINGS),
-        ("POST", "/tokenize", Kind.GENERIC),
+        ("POST", "/tokenize", Kind.TOKENS),
+        ("POST", "/v1/messages/count_tokens", Kind.TOKENS),
         ("POST", "/detokenize", Kind.GENERIC),
         ("GET", "/v1/models", Kind.MODELS),
         ("POST", "/gateway/preflight", Kind.PREFLIGHT),
@@ -37,7 +38,6 @@ def test_one_model(model_id):
         "/v1/responses/resp_1/cancel",
         "/v1/responses/render",
         "/v1/messages",
-        "/v1/messages/count_tokens",
         "/v1/messages/render",
         "/v2/embed",
         "/pooling",
@@ -92,6 +92,27 @@ def test_routes_that_are_not_inspected_or_for_operators_are_closed(method, path)
     assert (error.code, error.status, error.reason) == (Code.PERMISSION_DENIED, 403, Reason.CLOSED_ROUTE)
     assert f"`{path}` is closed here" in error.message
     assert error.message.endswith(".")
+
+
+def test_what_is_not_counted_here_goes_on_only_where_no_media_can_pass():
+    assert sent_on(classify("POST", "/tokenize")).kind is Kind.GENERIC
+    refusal = sent_on(classify("POST", "/v1/messages/count_tokens")).refusal
+    assert (refusal.code, refusal.reason) == (Code.PERMISSION_DENIED, Reason.CLOSED_ROUTE)
+    assert "x-gateway-tokens: estimate" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("path", "is_so"),
+    [
+        ("/v1/messages", True),
+        ("/v1/messages/count_tokens", True),
+        ("/v1/messages/batches", True),
+        ("/v1/messagesx", False),
+        ("/v1/chat/completions", False),
+    ],
+)
+def test_who_speaks_anthropics_dialect(path, is_so):
+    assert speaks_anthropic(path) is is_so
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,177 @@
+"""How many tokens a prompt has, counted here: what the gateway would send is priced, and nothing is sent."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from gateway.domain.cost import RequestCost
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.quantities import Bounds
+from gateway.domain.request import VisionRequest
+from gateway.models.served import OTHER, ServedModel
+from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.planning import Plan, image_cost
+from gateway.pipeline.reading import read_aside, read_request
+from gateway.pipeline.story import cost_of, price
+from gateway.pipeline.texts import encode_chat, encode_prompt
+from gateway.wire.messages import Rendering, chat_of_messages
+from gateway.wire.read import utf8_bytes
+from gateway.wire.routes import Kind, Route
+from gateway.wire.tokenize import parse_tokenize
+
+MOST_LISTED_TOKENS = 1 << 18
+"""A list of more takes megabytes, and a few pictures are enough to ask for it."""
+
+# What a tokenizer may put around a plain prompt.
+_MOST_SPECIAL_TOKENS = 4
+_MOST_NAMED = 20
+
+
+class TokenCount(NamedTuple):
+    """`bounds` include the images; `upper` is None where those are a guess. `tokens` are None where not known."""
+
+    bounds: Bounds
+    upper: int | None
+    max_model_len: int | None
+    tokens: Sequence[int] | None = None
+    token_strs: Sequence[str] | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        return self.bounds.lower == self.bounds.expected == self.upper
+
+
+async def count_messages(parts: Parts, exchange: Exchange) -> TokenCount:
+    """Of an Anthropic body. Raises GatewayError 400 or 404."""
+    exchange.body, paths = await read_aside(
+        partial(chat_of_messages, rendering_of=partial(_rendering, exchange)), exchange.body
+    )
+    exchange.hold_beside(len(exchange.body))
+    try:
+        _, _, cost = await _priced_chat(parts, exchange)
+    except GatewayError as error:
+        raise _with_path(error, paths) from error
+    return _count_of(exchange, cost)
+
+
+async def count_tokenize(parts: Parts, exchange: Exchange) -> TokenCount:
+    """Of the body of /tokenize. Raises GatewayError 400 or 404."""
+    asked = await read_aside(parse_tokenize, exchange.body)
+    if asked.prompt is None:
+        request, plan, cost = await _priced_chat(parts, exchange)
+        tokens: Sequence[int] | None = await _expanded(parts, exchange, request, plan, cost)
+    else:
+        model = _known(exchange, asked.model)
+        tokens = await encode_prompt(model, asked.prompt, adds_special_tokens=asked.adds_special_tokens)
+        cost = _priced_prompt(parts, exchange, model, asked.prompt, tokens)
+        tokens = _listed(tokens)
+    if asked.wants_strings and tokens is None:
+        raise _no_strings()
+    count = _count_of(exchange, cost)._replace(tokens=tokens)
+    if asked.wants_strings and tokens is not None and (counter := _model_of(exchange).exact_text) is not None:
+        return count._replace(token_strs=counter.strings(tokens))
+    return count
+
+
+async def _priced_chat(parts: Parts, exchange: Exchange) -> tuple[VisionRequest, Plan, RequestCost]:
+    route = exchange.route
+    exchange.route = Route(Kind.CHAT, route.path, route.methods)
+    request = await read_request(exchange)
+    _known(exchange, request.model)
+    # These routes take no answer and cut nothing off.
+    request = exchange.request = request._replace(truncate_prompt_tokens=None, wants_output=False, needs_engine=False)
+    return request, *await price(parts, exchange, request)
+
+
+def _priced_prompt(
+    parts: Parts, exchange: Exchange, model: ServedModel, prompt: str, tokens: Sequence[int] | None
+) -> RequestCost:
+    text_bytes = utf8_bytes(prompt)
+    request = VisionRequest(model.name, extra_text_bytes=text_bytes, wants_output=False, needs_engine=False)
+    exchange.request, exchange.model = request, model
+    if tokens is None:
+        bounds = model.ratio.bounds(text_bytes, 0)
+        text = bounds._replace(upper=bounds.upper + _MOST_SPECIAL_TOKENS)
+    else:
+        text = Bounds.exact(len(tokens))
+    cost = exchange.cost = cost_of(parts, exchange, request, model, Plan(), text)
+    return cost
+
+
+def _count_of(exchange: Exchange, cost: RequestCost) -> TokenCount:
+    model, bounds = _model_of(exchange), cost.prompt_tokens
+    limits = exchange.limits
+    assert limits is not None, "it has a price"
+    if not model.is_assumed or not cost.images:
+        return TokenCount(bounds, bounds.upper, limits.max_model_len)
+    return TokenCount(bounds._replace(lower=cost.text_tokens.lower), None, limits.max_model_len)
+
+
+async def _expanded(
+    parts: Parts, exchange: Exchange, request: VisionRequest, plan: Plan, cost: RequestCost
+) -> list[int] | None:
+    """All tokens of the prompt, each image as many as it costs; None where one of them is not known."""
+    model, count = _model_of(exchange), cost.prompt_tokens.expected
+    if model.is_assumed or count > MOST_LISTED_TOKENS:
+        return None
+    slim = await encode_chat(exchange, request, model, plan.trimmed, parts.policies.trim.marker)
+    if slim is None or model.exact_text is None:
+        return None
+    placeholders = [image_cost(image, model.family).placeholder for image in plan.plans]
+    tokens = list(_with_images(slim, model.exact_text.image_token_id, placeholders))
+    return tokens if len(tokens) == count else None
+
+
+def _with_images(slim: Iterable[int], image_token_id: int | None, placeholders: Sequence[int]) -> Iterable[int]:
+    left = iter(placeholders)
+    for token in slim:
+        if token == image_token_id:
+            yield from [token] * next(left, 1)
+        else:
+            yield token
+
+
+def _listed(tokens: Sequence[int] | None) -> Sequence[int] | None:
+    return None if tokens is None or len(tokens) > MOST_LISTED_TOKENS else tokens
+
+
+def _rendering(exchange: Exchange, model_name: str) -> Rendering:
+    counter = _known(exchange, model_name).exact_text
+    return Rendering() if counter is None else Rendering(counter.merges_inline_system, counter.disabled_thinking_effort)
+
+
+def _known(exchange: Exchange, name: str | None) -> ServedModel:
+    """Raises GatewayError 404, as the upstream would, once its list is known."""
+    models = exchange.models
+    model = models.served(name)
+    if model.name != OTHER or models.engine.is_loading or name in models.names:
+        return model
+    listed = sorted(models.names)
+    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+    names = ", ".join(each[:200] for each in listed[:_MOST_NAMED]) or "none"
+    raise GatewayError(
+        Code.MODEL_NOT_FOUND, f"There is no model {(name or '')[:200]!r}; there are: {names}{more}.", param="model"
+    )
+
+
+def _model_of(exchange: Exchange) -> ServedModel:
+    assert exchange.model is not None, "it has a price"
+    return exchange.model
+
+
+def _with_path(error: GatewayError, paths: dict[str, str]) -> GatewayError:
+    """The error with the client's own path in the place of the chat body's."""
+    if error.param is None or error.param not in paths:
+        return error
+    path = paths[error.param]
+    message = error.message.replace(error.param, path)
+    return GatewayError(error.code, message, param=path, reason=error.reason)
+
+
+def _no_strings() -> GatewayError:
+    return GatewayError(
+        Code.INVALID_REQUEST,
+        f"`return_token_strs`: the tokens of this prompt are not known here, only their number. They are where the "
+        f"model's settings name its folder (`models[].folder`), up to {MOST_LISTED_TOKENS} of them. Leave it out.",
+        param="return_token_strs",
+    )

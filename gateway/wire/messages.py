@@ -1,0 +1,348 @@
+"""Anthropic's messages, written anew as the chat body that vLLM makes of them.
+
+Follows vLLM 0.32 (entrypoints/anthropic/serving.py `to_chat_completion_request`), so that what is counted of the chat
+body is what vLLM counts of the messages. Pictures are copied once, at memory speed; their base64 is not looked at.
+
+What vLLM takes and this module refuses, always with 400: `tool_addition` and `tool_removal` blocks, image blocks
+without a source (vLLM drops them), results of tools in an assistant's message unless they are text (vLLM prints them
+as Python would), and media types that are none.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.wire import read
+from gateway.wire.data_url import check_scheme
+from gateway.wire.read import ABSENT
+
+_ROLES = ("user", "assistant", "system")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_THINKING = ("enabled", "disabled", "adaptive")
+_SKIPPED = ("redacted_thinking", "tool_reference")
+_CHOICES = ("auto", "any", "tool", "none")
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]{1,64}/[A-Za-z0-9.+-]{1,64}")
+_DEFAULT_MEDIA_TYPE = "image/jpeg"
+# One client puts such a line, new with every request, at the head of its system prompt; vLLM leaves the block out.
+_BILLING_HEADER = "x-anthropic-billing-header"
+
+
+class _Source(msgspec.Struct, gc=False):
+    type: Any = None
+    media_type: Any = _DEFAULT_MEDIA_TYPE
+    data: msgspec.Raw = ABSENT
+    url: msgspec.Raw = ABSENT
+
+
+class _Item(msgspec.Struct, gc=False):
+    """A part of a tool's result; of types that are not read here vLLM takes nothing."""
+
+    type: Any = None
+    text: str = ""
+    source: _Source | None = None
+    tool_name: str | None = None
+    name: str | None = None
+
+
+class _Block(msgspec.Struct):
+    type: Any = None
+    text: str | None = None
+    source: _Source | None = None
+    id: str | None = None
+    tool_use_id: str | None = None
+    name: str | None = None
+    input: dict[str, msgspec.Raw] | None = None
+    content: str | list[_Item] | None = None
+    thinking: str | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[_Block]
+    role: Any = None
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    input_schema: dict[str, msgspec.Raw]
+    description: str | None = None
+    strict: bool | None = None
+    defer_loading: bool | None = None
+
+
+class _ToolChoice(msgspec.Struct, gc=False):
+    type: Any = None
+    name: str | None = None
+
+
+class _Thinking(msgspec.Struct, gc=False):
+    type: Any = None
+
+
+class _OutputConfig(msgspec.Struct, gc=False):
+    effort: Any = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[_Message]
+    model: str
+    system: str | list[_Block] | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: _ToolChoice | None = None
+    thinking: _Thinking | None = None
+    output_config: _OutputConfig | None = None
+    chat_template_kwargs: msgspec.Raw = ABSENT
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+class Rendering(NamedTuple):
+    """What vLLM found out of the model's chat template, on which the conversion depends.
+
+    `merges_inline_system`: the template takes a system message only at its head, so those in between go there.
+    `disabled_thinking_effort` is the `reasoning_effort` that stands for thinking that is switched off.
+    """
+
+    merges_inline_system: bool = True
+    disabled_thinking_effort: str = "none"
+
+
+class ChatBody(NamedTuple):
+    """`paths` gives for the path of each image in `body` its path in the messages."""
+
+    body: bytes
+    paths: dict[str, str]
+
+
+def chat_of_messages(body: bytes | bytearray, rendering_of: Callable[[str], Rendering]) -> ChatBody:
+    """The chat body of a `count_tokens` body. `rendering_of` is asked once, for the name of the model.
+
+    Raises GatewayError invalid_json, invalid_request, invalid_content_part, invalid_image_url or invalid_base64_image.
+    """
+    parsed = read.decode_body(_decoder, body)
+    if not parsed.model:
+        raise GatewayError(Code.INVALID_REQUEST, "`model` is empty.", param="model")
+    rendering = rendering_of(parsed.model)
+    head = b'{"model":' + msgspec.json.encode(parsed.model) + _settings(parsed, rendering) + b',"messages":['
+    chat = _Chat()
+    _add_system(chat, parsed, rendering)
+    for index, message in enumerate(parsed.messages):
+        _add_message(chat, message, f"messages[{index}]", rendering)
+    return ChatBody(b"".join((head, *chat.segments, b"]}")), chat.paths)
+
+
+class _Image(NamedTuple):
+    """The JSON string of its URL, in pieces, and its path in the messages."""
+
+    url: tuple[bytes | memoryview, ...]
+    path: str
+
+
+_Part = str | _Image | dict[str, str]
+
+
+class _Chat:
+    """The messages of the chat body as they are written, in pieces."""
+
+    def __init__(self) -> None:
+        self.segments: list[bytes | memoryview] = []
+        self.paths: dict[str, str] = {}
+        self._messages = 0
+
+    def add(self, role: str, parts: Sequence[_Part], **more: object) -> None:
+        """One message. A single text stands by itself; without parts there is no content."""
+        head = {"role": role} | more
+        self.segments.append((b"," if self._messages else b"") + msgspec.json.encode(head)[:-1])
+        if len(parts) == 1 and isinstance(parts[0], str):
+            self.segments += (b',"content":', msgspec.json.encode(parts[0]))
+        elif parts:
+            self.segments.append(b',"content":')
+            self._add_parts(parts)
+        self.segments.append(b"}")
+        self._messages += 1
+
+    def _add_parts(self, parts: Sequence[_Part]) -> None:
+        for index, part in enumerate(parts):
+            self.segments.append(b"," if index else b"[")
+            if isinstance(part, _Image):
+                self.segments += (b'{"type":"image_url","image_url":{"url":', *part.url, b"}}")
+                self.paths[f"messages[{self._messages}].content[{index}].image_url.url"] = part.path
+            else:
+                text = {"type": "text", "text": part} if isinstance(part, str) else part
+                self.segments.append(msgspec.json.encode(text))
+        self.segments.append(b"]")
+
+
+def _add_system(chat: _Chat, parsed: _Body, rendering: Rendering) -> None:
+    texts = [] if parsed.system is None else [_system_text(parsed.system)]
+    if rendering.merges_inline_system:
+        texts += [_inline_system_text(message) for message in parsed.messages if message.role == "system"]
+    text = "".join(texts)
+    if text:
+        chat.add("system", [text])
+
+
+def _system_text(content: str | list[_Block]) -> str:
+    if isinstance(content, str):
+        return content
+    texts = [block.text for block in content if block.type == "text" and block.text]
+    return "".join(text for text in texts if not text.startswith(_BILLING_HEADER))
+
+
+def _inline_system_text(message: _Message) -> str:
+    content = message.content
+    if isinstance(content, str):
+        return "" if content.startswith(_BILLING_HEADER) else content
+    return _system_text(content)
+
+
+def _add_message(chat: _Chat, message: _Message, path: str, rendering: Rendering) -> None:
+    role = message.role
+    if role not in _ROLES:
+        raise _misfit(f"{path}.role", _ROLES)
+    if role == "system":
+        text = _inline_system_text(message)
+        if text and not rendering.merges_inline_system:
+            chat.add(role, [text])
+    elif isinstance(message.content, str):
+        chat.add(role, [message.content])
+    else:
+        turn = _Turn(chat, role)
+        for place, block in enumerate(message.content):
+            turn.read(block, f"{path}.content[{place}]")
+        turn.end()
+
+
+class _Turn:
+    """The blocks of one message. Results of tools become messages of their own, before what else the user says."""
+
+    def __init__(self, chat: _Chat, role: str) -> None:
+        self._chat = chat
+        self._role = role
+        self._parts: list[_Part] = []
+        self._calls: list[dict[str, Any]] = []
+        self._thoughts: list[str] = []
+
+    def read(self, block: _Block, path: str) -> None:
+        kind = block.type
+        if kind == "text":
+            self._parts += [block.text] if block.text else []
+        elif kind == "image":
+            self._parts.append(_image(block.source, path))
+        elif kind == "thinking":
+            self._thoughts.append(block.thinking or "")
+        elif kind == "tool_use":
+            self._calls.append(_call(block))
+        elif kind == "tool_result":
+            self._read_result(block, path)
+        elif kind not in _SKIPPED:
+            raise _refusal(path, "Blocks of its type are not supported. Send text, images, and calls of tools.")
+
+    def end(self) -> None:
+        if self._role == "user" and not self._parts:
+            return
+        thoughts = {"reasoning": "".join(self._thoughts)} if self._thoughts else {}
+        calls = {"tool_calls": self._calls} if self._calls else {}
+        self._chat.add(self._role, self._parts, **thoughts, **calls)
+
+    def _read_result(self, block: _Block, path: str) -> None:
+        if self._role == "user":
+            self._add_result(block, path)
+        elif isinstance(block.content, list) and block.content:
+            raise _refusal(path, "In an assistant's message the result of a tool must be text.")
+        else:
+            self._parts.append(f"Tool result: {block.content or ''}")
+
+    def _add_result(self, block: _Block, path: str) -> None:
+        items = block.content if isinstance(block.content, list) else []
+        text = block.content if isinstance(block.content, str) else "\n".join(i.text for i in items if i.type == "text")
+        call_id = block.tool_use_id or ""
+        images = [
+            _image(item.source, f"{path}.content[{place}]") for place, item in enumerate(items) if item.type == "image"
+        ]
+        names = [item.tool_name or item.name for item in items if item.type == "tool_reference"]
+        self._chat.add("tool", [text], tool_call_id=call_id)
+        if images:
+            self._chat.add("user", images)
+        if any(names):
+            references = [{"type": "tool_reference", "name": name} for name in names if name]
+            self._chat.add("tool", references, tool_call_id=call_id)
+
+
+def _call(block: _Block) -> dict[str, Any]:
+    arguments = msgspec.json.encode(block.input or {}).decode()
+    return {"id": block.id or "", "type": "function", "function": {"name": block.name or "", "arguments": arguments}}
+
+
+def _image(source: _Source | None, path: str) -> _Image:
+    if source is None:
+        raise _refusal(path, "The image has no `source`.")
+    if source.type == "url":
+        at = f"{path}.source.url"
+        _check_string(source.url, at)
+        check_scheme(memoryview(source.url), at)
+        return _Image((memoryview(source.url),), at)
+    at = f"{path}.source.data"
+    _check_string(source.data, at)
+    kind = source.media_type
+    if not isinstance(kind, str) or not _MEDIA_TYPE.fullmatch(kind):
+        at = f"{path}.source.media_type"
+        raise GatewayError(Code.UNSUPPORTED_IMAGE_MEDIA_TYPE, f"`{at}` must be a media type, e.g. image/png.", param=at)
+    return _Image((b'"data:' + kind.encode() + b";base64,", memoryview(source.data)[1:]), at)
+
+
+def _check_string(value: msgspec.Raw, path: str) -> None:
+    if bytes(memoryview(value)[:1]) != b'"':
+        raise _refusal(path, "must be a string.")
+
+
+def _settings(parsed: _Body, rendering: Rendering) -> bytes:
+    """What stands beside the messages, each with a comma before it."""
+    effort = _effort(parsed, rendering)
+    _check_choice(parsed.tool_choice)
+    found: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
+    if parsed.tools is not None:
+        found["tools"] = [{"type": "function", "function": _function(tool)} for tool in parsed.tools]
+    if memoryview(parsed.chat_template_kwargs):
+        found["chat_template_kwargs"] = parsed.chat_template_kwargs
+    return b"," + msgspec.json.encode(found)[1:-1] if found else b""
+
+
+def _effort(parsed: _Body, rendering: Rendering) -> str | None:
+    effort = None if parsed.output_config is None else parsed.output_config.effort
+    if effort is not None and effort not in _EFFORTS:
+        raise _misfit("output_config.effort", _EFFORTS)
+    if parsed.thinking is None:
+        return effort
+    if parsed.thinking.type not in _THINKING:
+        raise _misfit("thinking.type", _THINKING)
+    return rendering.disabled_thinking_effort if parsed.thinking.type == "disabled" else effort
+
+
+def _check_choice(choice: _ToolChoice | None) -> None:
+    if choice is None:
+        return
+    if choice.type not in _CHOICES:
+        raise _misfit("tool_choice.type", _CHOICES)
+    if choice.type == "tool" and not choice.name:
+        raise GatewayError(Code.INVALID_REQUEST, "`tool_choice.name` is missing.", param="tool_choice.name")
+
+
+def _function(tool: _Tool) -> dict[str, Any]:
+    schema: dict[str, Any] = dict(tool.input_schema)
+    schema.setdefault("type", "object")
+    more = {"strict": tool.strict, "defer_loading": tool.defer_loading}
+    shown = {"name": tool.name, "description": tool.description, "parameters": schema}
+    return shown | {name: value for name, value in more.items() if value is not None}
+
+
+def _misfit(path: str, words: Sequence[str]) -> GatewayError:
+    """What stands there is the client's own text, and sentences are logged: it is not repeated."""
+    return GatewayError(Code.INVALID_REQUEST, f"`{path}` must be one of {', '.join(words)}.", param=path)
+
+
+def _refusal(path: str, sentence: str) -> GatewayError:
+    return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)
