@@ -27,7 +27,7 @@ SYSTEM_PACKAGES := buildah
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(VENV)/.installed ## run the main job: emulator, gateway, photographs, a burst; prints a table
@@ -57,6 +57,10 @@ system: ## install the Debian packages that tests marked `system` need (root)
 .PHONY: bench
 bench: $(VENV)/.installed ## measure the gateway beside other proxies; prints ratios of one run
 	$(BIN)/python -m benchmarks --with litellm,vllm-router $(BENCH_FLAGS)
+
+.PHONY: bench-overload
+bench-overload: $(VENV)/.installed ## more traffic than the server can do: who serves most in time; hours, BENCH_FLAGS makes it less
+	$(BIN)/python -m benchmarks.overload --with litellm,vllm-router $(BENCH_FLAGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff: rules and format

@@ -16,12 +16,13 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import report
+from benchmarks.arguments import names_of
 from benchmarks.bench import Bench, Options, Rounds
 from benchmarks.peers import PEERS, REQUIREMENTS, MissingPeerError, Peer, custom, install
 from benchmarks.processes import stopping
@@ -37,34 +38,20 @@ def parser() -> argparse.ArgumentParser:
         description=f"{__doc__}{listed}\n\n{report.NOTICE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = _names_of(SCENARIOS)
+    names = names_of(SCENARIOS)
     made.add_argument("--scenarios", type=names, default=list(SCENARIOS), help="comma list (default: all)")
     peers = f"comma list (default: all of {','.join(PEERS)})"
-    made.add_argument("--peers", type=_names_of(PEERS), default=list(PEERS), help=peers)
+    made.add_argument("--peers", type=names_of(PEERS), default=list(PEERS), help=peers)
     made.add_argument("--rounds", type=int, default=3, help="visits of each peer in each scenario (default 3)")
     made.add_argument("--secs", type=float, default=2.0, help="seconds of each visit (default 2)")
     help_with = "comma list of peers to install under .cache/bench/: " + ", ".join(REQUIREMENTS)
-    made.add_argument("--with", dest="install", type=_names_of(REQUIREMENTS), default=[], help=help_with)
+    made.add_argument("--with", dest="install", type=names_of(REQUIREMENTS), default=[], help=help_with)
     help_target = "one more peer; {port}, {upstream} and {refuse} (0 or 1) are filled in"
     made.add_argument(
         "--target-cmd", action="append", type=custom, default=[], metavar="NAME=COMMAND", help=help_target
     )
     made.add_argument("--out", type=Path, help="write every round as JSON")
     return made
-
-
-def _names_of(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """A parser of comma lists of `known` names."""
-    allowed = set(known)
-
-    def names(text: str) -> list[str]:
-        given = [name for name in text.split(",") if name]
-        unknown = [name for name in given if name not in allowed]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(sorted(allowed))}")
-        return given
-
-    return names
 
 
 class Printed:

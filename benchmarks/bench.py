@@ -47,6 +47,21 @@ class Running:
     pid: int | None
 
 
+def start_peer(stack: ExitStack, peer: Peer, setup: Setup, core: int) -> Child:
+    """A peer that answers; it ends with the stack. Raises MissingPeerError with the end of its log."""
+    if peer.launch is None:
+        raise MissingPeerError(f"{peer.name} is nothing that can be started")
+    launch = peer.launch(setup)
+    log_path = setup.folder / f"{peer.name}.log"
+    log = stack.enter_context(log_path.open("wb"))
+    child = stack.enter_context(
+        Child(launch.command, core, environment=launch.environment, folder=setup.folder, log=log)
+    )
+    if not child.wait_ready(setup.port, peer.ready_path, START_SECONDS):
+        raise MissingPeerError(f"did not start: {log_path.read_text(errors='replace').strip()[-300:]}")
+    return child
+
+
 class Bench:
     """Runs scenarios in front of a stub that listens already. `folder` takes bodies, logs and configurations."""
 
@@ -105,14 +120,10 @@ class Bench:
         if peer.launch is None:
             return Running(peer, self._stub_port, None)
         port = processes.free_port()
-        launch = peer.launch(Setup(port, self._stub_port, self._folder, scenario.refusing, scenario.body_budget_bytes))
-        log_path = self._folder / f"{peer.name}.log"
-        log = stack.enter_context(log_path.open("wb"))
-        child = stack.enter_context(
-            Child(launch.command, self._proxy_core, environment=launch.environment, folder=self._folder, log=log)
+        setup = Setup(
+            port, self._stub_port, self._folder, scenario.refusing, body_budget_bytes=scenario.body_budget_bytes
         )
-        if not child.wait_ready(port, peer.ready_path, START_SECONDS):
-            raise MissingPeerError(f"did not start: {log_path.read_text(errors='replace').strip()[-300:]}")
+        child = start_peer(stack, peer, setup, self._proxy_core)
         self._prove(port, is_refusing=scenario.refusing)
         return Running(peer, port, child.pid)
 

@@ -13,7 +13,7 @@ HEADER_CHECK = "gateway-header"
 class Goal:
     """`figure` of `subject` divided by that of `peer` in `scenario`, or in `peer_scenario` where that is another one.
 
-    Without a peer the figure is a share already, and is judged as it is.
+    Without a peer the figure is a share already, and is judged as it is. `name` is what a list of targets calls it.
     """
 
     scenario: str
@@ -24,6 +24,7 @@ class Goal:
     less_is_better: bool = False
     subject: str = "gateway"
     peer_scenario: str | None = None
+    name: str = ""
 
     @property
     def peer_name(self) -> str:

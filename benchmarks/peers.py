@@ -32,12 +32,16 @@ class MissingPeerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a peer is told when it is started. `folder` is for its files; refusing means 429 to every request."""
+    """What a peer is told when it is started. `folder` is for its files; refusing means 429 to every request.
+
+    `model` is the name that the upstream serves, for peers that must be told.
+    """
 
     port: int
     upstream_port: int
     folder: Path
     is_refusing: bool = False
+    model: str = "m"
     body_budget_bytes: int | None = None
 
     @property
@@ -132,8 +136,8 @@ def _litellm(setup: Setup) -> Launch:
     file = setup.folder / "litellm.yaml"
     file.write_text(f"""
 model_list:
-  - model_name: m
-    litellm_params: {{model: openai/m, api_base: "{setup.upstream}/v1", api_key: x, max_retries: 0}}
+  - model_name: {setup.model}
+    litellm_params: {{model: openai/{setup.model}, api_base: "{setup.upstream}/v1", api_key: x, max_retries: 0}}
 litellm_settings: {{telemetry: false, request_timeout: 600, num_retries: 0}}
 general_settings: {{max_parallel_requests: 100000}}
 """)
@@ -178,7 +182,9 @@ def _proxy_of_this_folder(module: str) -> Callable[[Setup], Launch]:
     return launch
 
 
-def _gateway(**settings: str) -> Callable[[Setup], Launch]:
+def gateway(**settings: str) -> Callable[[Setup], Launch]:
+    """The gateway as installed here, with environment variables on top of what every run sets."""
+
     def launch(setup: Setup) -> Launch:
         program = _program("vlm-gateway", Path(sys.executable).parent)
         environment = {"GATEWAY_SERVER__HOST": "127.0.0.1", "GATEWAY_LOG__REQUESTS": "false", **settings}
@@ -202,17 +208,17 @@ PEERS = {
         Peer("litellm", _litellm, ready_path="/health/liveliness", can_refuse=False),
         Peer("bare-asgi", _proxy_of_this_folder("bare_asgi")),
         Peer("fastapi+httpx", _proxy_of_this_folder("fastapi_httpx")),
-        Peer("gateway", _gateway(), ready_path="/livez", is_ours=True),
+        Peer("gateway", gateway(), ready_path="/livez", is_ours=True),
         Peer(
             "gateway-header",
-            _gateway(GATEWAY_IMAGES__VERIFY="header"),
+            gateway(GATEWAY_IMAGES__VERIFY="header"),
             ready_path="/livez",
             scenarios=BODY_SCENARIOS,
             is_ours=True,
         ),
         Peer(
             "gateway-logs",
-            _gateway(GATEWAY_LOG__REQUESTS="true"),
+            gateway(GATEWAY_LOG__REQUESTS="true"),
             ready_path="/livez",
             scenarios=frozenset({"text"}),
             is_ours=True,

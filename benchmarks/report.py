@@ -2,12 +2,12 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.table import Table
 
 from benchmarks.bench import Rounds
-from benchmarks.goals import GOALS, Results
+from benchmarks.goals import GOALS, Goal, Results
 from benchmarks.scenarios import SCENARIOS, Column, Figures, Scenario, ratio
 
 NOTICE = """\
@@ -97,15 +97,19 @@ def _compared(rows: Mapping[str, Figures], subject: str, name: str, key: str) ->
     return number(ratio(rows[subject].get(key), rows.get(name, {}).get(key)))
 
 
-def goal_table(results: Results) -> Table | None:
-    """Goals whose two rows were measured; None if there is none."""
+def goal_table(
+    results: Results, goals: Sequence[Goal] = GOALS, doubt: Callable[[Goal], str] | None = None
+) -> Table | None:
+    """Goals whose two rows were measured; None if there is none. `doubt`: why a goal's figures say nothing, if so."""
     table = Table(title="goals", title_justify="left", title_style="bold")
     for title in ("figure", "of", "divided by", "measured", "floor", "target", "reached"):
         table.add_column(title)
-    for goal in GOALS:
+    for goal in goals:
         measured = goal.reached(results)
         if measured is not None:
-            words = (f"{goal.scenario}: {goal.figure}", goal.subject, goal.peer_name)
+            figure = f"{goal.name} {goal.scenario}: {goal.figure}".lstrip()
             bounds = (number(measured), number(goal.floor), number(goal.target))
-            table.add_row(*words, *bounds, goal.verdict(measured))
+            table.add_row(
+                figure, goal.subject, goal.peer_name, *bounds, (doubt and doubt(goal)) or goal.verdict(measured)
+            )
     return table if table.row_count else None

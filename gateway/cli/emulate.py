@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.options import fail
-from gateway.emulator.config import EmulatorConfig
+from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import serve
 
 
@@ -53,6 +53,17 @@ Speed = Annotated[Profile, typer.Option(help="small-gpu: realistic waiting. fast
 StepCostFactor = Annotated[
     float, typer.Option(help="Factor on the time of each engine step: 2 is half as fast, 0 takes no time.", min=0)
 ]
+StepSeconds = Annotated[
+    float | None,
+    typer.Option(help="What a step takes before any token, in place of the profile's 0.008 s or 0.", min=0),
+]
+PixelsPerSecond = Annotated[
+    float | None,
+    typer.Option(
+        help="Speed of the one thread that preprocesses pictures, in place of the profile's 20 million or no limit.",
+        min=1,
+    ),
+]
 
 
 def emulate(
@@ -72,6 +83,8 @@ def emulate(
     enable_prompt_tokens_details: Details = False,
     profile: Speed = Profile.small_gpu,
     step_cost: StepCostFactor = 1.0,
+    step_seconds: StepSeconds = None,
+    preprocess_pixels_per_second: PixelsPerSecond = None,
 ) -> None:
     """Serve a stand-in for vLLM 0.32: its routes, errors, metrics and queueing, with made-up answers.
 
@@ -98,12 +111,17 @@ def emulate(
         max_pixels=max_pixels,
         enable_prefix_caching=prefix_caching,
         enable_prompt_tokens_details=enable_prompt_tokens_details,
-        step_cost=base.step_cost.scaled(step_cost),
+        step_cost=_step_cost(base.step_cost.scaled(step_cost), step_seconds),
+        preprocess_pixels_per_second=preprocess_pixels_per_second or base.preprocess_pixels_per_second,
     )
     try:
         serve(config, host, port, on_listening=lambda url: _announce(config, url))
     except OSError as error:
         fail(f"{host}:{port} cannot be listened on: {error.strerror}. Give another --port; 0 picks a free one.", 1)
+
+
+def _step_cost(scaled: StepCost, base_seconds: float | None) -> StepCost:
+    return scaled if base_seconds is None else dataclasses.replace(scaled, base_seconds=base_seconds)
 
 
 def _announce(config: EmulatorConfig, url: str) -> None:

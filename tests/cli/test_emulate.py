@@ -1,5 +1,6 @@
 """`vlm-gateway emulate`: options become the emulated server's settings."""
 
+import dataclasses
 import re
 import socket
 
@@ -9,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from gateway.cli.emulate import Family, emulate
-from gateway.emulator.config import FREE, EmulatorConfig
+from gateway.emulator.config import FREE, EmulatorConfig, StepCost
 from gateway.emulator.vision import FAMILIES
 
 Served = list[tuple[EmulatorConfig, str, int]]
@@ -94,6 +95,13 @@ def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
         result = invoke("--port", str(port))
     assert result.exit_code == 1
     assert f"127.0.0.1:{port} cannot be listened on: Address already in use. Give another --port" in result.stderr
+
+
+def test_step_time_and_preprocessing_speed_replace_those_of_the_profile(served: Served) -> None:
+    run("--step-cost", "0.5", "--step-seconds", "0.02", "--preprocess-pixels-per-second", "8e7")
+    config, _, _ = served[0]
+    assert config.step_cost == StepCost(0.02, *(value / 2 for value in dataclasses.astuple(StepCost())[1:]))
+    assert config.preprocess_pixels_per_second == 8e7
 
 
 def test_the_step_cost_is_a_factor(served: Served) -> None:
