@@ -298,17 +298,17 @@ class Admission:
 
     def _obstacle(self, newcomer: Ticket | Newcomer, now: float, *, is_expected: bool) -> Reason | None:
         obstacle = self._queue.obstacle(newcomer.body_bytes)
-        if obstacle is not None or is_expected or not self._is_bound(newcomer):
+        if (
+            obstacle is not None
+            or is_expected
+            or not self._promises.bind(newcomer, self._queue.places_of(newcomer.tenant))
+        ):
             return obstacle
         # A newcomer's place must not be one that a promise needs.
         free_after = self._useful_places(now) - 1
         if self._promises.leave_room(now, self._drain.per_second(now), free_after):
             return None
         return Reason.QUEUE_FULL
-
-    def _is_bound(self, newcomer: Ticket | Newcomer) -> bool:
-        """By promises: not where its tenant alone has nothing, no place and no promise of one."""
-        return len(self._promises) > 0 and (self._queue.has(newcomer) or self._promises.bind(newcomer))
 
     def _useful_places(self, now: float) -> int:
         """Free places from which the head is reached before the wait ends; negative: so many are too many."""

@@ -230,8 +230,9 @@ class FairClass:
         for name in self._tenants.keys() - {newcomer.tenant}:
             yield from _until(latest, self._of_one(name))
 
-    def has(self, tenant: str) -> bool:
-        return tenant in self._tenants
+    def places_of(self, name: str) -> int:
+        tenant = self._tenants.get(name)
+        return 0 if tenant is None else tenant.places
 
     def all(self) -> Iterator[Ticket]:
         return (ticket for lane in self._lanes() for ticket in lane.tickets)
@@ -322,9 +323,9 @@ class Line:
             yield from each.all()
         yield from self._classes[newcomer.priority].ahead_of(newcomer)
 
-    def has(self, newcomer: Ticket | Newcomer) -> bool:
-        """Whether one of its tenant waits that is no less urgent."""
-        return any(each.has(newcomer.tenant) for each in self._classes[: newcomer.priority + 1])
+    def places_of(self, tenant: str) -> list[int]:
+        """How many of it wait, by priority."""
+        return [each.places_of(tenant) for each in self._classes]
 
     def newest_below(self, priority: Priority, is_eligible: Choice) -> Ticket | None:
         """The newest ticket of the lowest class below `priority` that has one."""

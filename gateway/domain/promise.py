@@ -4,11 +4,13 @@ The rate is measured, not assumed: how many a second leave the head of the queue
 due time by which enough will have left, with a margin for chance, for all who were promised earlier and for this one.
 Newcomers may only take places that no promise needs; those who come back as told take theirs. Without that, a place
 that falls free in an overload is gone to the next newcomer long before the client that was told to wait. But where
-tenants hold several promises each, one that has nothing is not bound by them: else one with a hundred keeps all out.
+tenants hold several times as many promises as another has of everything, that one is not bound by them: else one with
+hundreds, which perhaps never comes back for them, keeps all others out.
 """
 
 from bisect import insort
 from collections import Counter
+from collections.abc import Sequence
 from itertools import takewhile
 from math import exp, sqrt
 from typing import NamedTuple
@@ -100,7 +102,7 @@ class Promises:
     _EARLY_SECONDS = 0.05
     """Clients' timers and ours may differ by so much."""
     _SEVERAL = 4
-    """On average, before a tenant without any is let past them."""
+    """So many times more, on average, before a tenant with less is let past them."""
 
     def __init__(self) -> None:
         self._made: list[Promise] = []
@@ -144,14 +146,17 @@ class Promises:
     def is_due(self, now: float, tenant: str) -> bool:
         return self._first_due(now, tenant) is not None
 
-    def bind(self, newcomer: Ticket | Newcomer) -> bool:
-        """Unless its tenant was promised nothing, for requests as urgent, and those that were hold several each.
+    def bind(self, newcomer: Ticket | Newcomer, waiting: Sequence[int]) -> bool:
+        """Unless those that were promised places hold several times as many each as its tenant has, this one among
+        them: promised, and `waiting` (how many, by priority). Of one that has nothing as urgent, this one alone counts.
 
         Where all hold few, everybody comes with nothing, and no promise could be kept.
         """
-        if len(self._made) < self._SEVERAL * len(self._held_by):
-            return True
-        return any((each, newcomer.tenant) in self._held_by for each in Priority if each <= newcomer.priority)
+        has = [
+            count + self._held_by[priority, newcomer.tenant] for priority, count in zip(Priority, waiting, strict=True)
+        ]
+        counted = sum(has) if any(has[: newcomer.priority + 1]) else 0
+        return len(self._made) < self._SEVERAL * (counted + 1) * len(self._held_by)
 
     def leave_room(self, now: float, rate: float | None, free_places: int) -> bool:
         """Whether the promises can still be kept when only `free_places` are free.

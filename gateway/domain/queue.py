@@ -97,9 +97,9 @@ class WaitQueue:
     def overtake(self, ticket: Ticket, cost_tokens: int) -> None:
         self._overtaken[ticket] = self.overtaken_tokens(ticket) + cost_tokens
 
-    def has(self, newcomer: Ticket | Newcomer) -> bool:
-        """Whether one of its tenant waits that is no less urgent."""
-        return self._line.has(newcomer)
+    def places_of(self, tenant: str) -> list[int]:
+        """How many of it wait, by priority."""
+        return self._line.places_of(tenant)
 
     def obstacle(self, body_bytes: int) -> Reason | None:
         """Why a request with such a body cannot join; None if it can."""

@@ -7,6 +7,7 @@ from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, departures_t
 from gateway.domain.ticket import Newcomer
 
 ANYBODY = Newcomer()
+NONE = (0, 0, 0, 0)
 
 
 class TestDrainRate:
@@ -133,16 +134,27 @@ class TestPromises:
         bound = []
         for _ in range(4):
             promises.promise(0.0, 2.0, 1, 0.0, Newcomer(tenant="a"))
-            bound.append([promises.bind(each) for each in newcomers])
+            bound.append([promises.bind(each, waiting=NONE) for each in newcomers])
         assert bound == [[True] * 4] * 3 + [[False] * 4]
-        assert promises.bind(Newcomer(tenant="a"))
-        assert not promises.bind(Newcomer(tenant="a", priority=Priority.INTERACTIVE))
+        assert promises.bind(Newcomer(tenant="a"), waiting=NONE)
+        assert not promises.bind(Newcomer(tenant="a", priority=Priority.INTERACTIVE), waiting=NONE)
+
+    def test_nor_is_one_that_has_a_little_bound_by_those_of_one_with_several_times_as_many(self):
+        promises = Promises()
+        for _ in range(11):
+            promises.promise(0.0, 2.0, 1, 0.0, Newcomer(tenant="a"))
+        assert not promises.bind(Newcomer(tenant="b"), waiting=(0, 0, 1, 0))
+        assert promises.bind(Newcomer(tenant="b"), waiting=(0, 0, 1, 1))
+        assert not promises.bind(Newcomer(tenant="b"), waiting=(0, 0, 0, 9))
+        promises.promise(0.0, 4.0, 1, 0.0, Newcomer(tenant="b"))
+        assert not promises.bind(Newcomer(tenant="c"), waiting=NONE)
+        assert promises.bind(Newcomer(tenant="b"), waiting=NONE)
 
     def test_where_all_hold_few_everybody_is_bound(self):
         promises = Promises()
         for number in range(40):
             promises.promise(0.0, 100.0, 1, 0.0, Newcomer(tenant=str(number % 20)))
-        assert promises.bind(Newcomer(tenant="other"))
+        assert promises.bind(Newcomer(tenant="other"), waiting=NONE)
 
     @given(rate=st.floats(0.1, 100), missing=st.integers(-20, 100), jitter=st.floats(0, 1), refused=st.integers(1, 80))
     def test_promises_are_within_a_minute_and_in_order(self, rate, missing, jitter, refused):
