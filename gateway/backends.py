@@ -14,8 +14,9 @@ from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.unseen import grow_unseen
-from gateway.policies import UpstreamAddress, engine_of, queue_policy_of, upstreams_of
+from gateway.policies import UpstreamPolicy, engine_of, queue_policy_of, upstreams_of
 from gateway.settings import Settings
+from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
 from gateway.upstream.poll import Poller
@@ -39,16 +40,17 @@ def compose_backends(
 
 def _backend(
     settings: Settings,
-    upstream: UpstreamAddress,
+    upstream: UpstreamPolicy,
     models: Sequence[ServedModel],
     metrics: Metrics,
     queue: QueuePolicy,
     is_busy: Callable[[], bool],
 ) -> Backend:
-    table = ModelTable(models, engine_of(settings))
-    gate = _gate(settings, queue)
+    table = ModelTable([model.at_one_upstream() for model in models], engine_of(settings, upstream))
+    gate = _gate(settings, upstream, queue)
+    log_prefix = "" if upstream.name == ONLY_UPSTREAM else f"{upstream.name}: "
     follower = EngineFollower(
-        table, gate, metrics, settings.budget.kv_blocks, settings.budget.sequences, clock=time.monotonic
+        table, gate, metrics, upstream.kv_blocks, upstream.sequences, clock=time.monotonic, log_prefix=log_prefix
     )
     unseen: dict[str, Exchange] = {}
     poller = Poller(
@@ -58,15 +60,16 @@ def _backend(
         is_busy=is_busy,
         upstream_key=upstream.key,
         clock=time.monotonic,
+        log_prefix=log_prefix,
     )
     client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
     return Backend(upstream.name, table, gate, client, follower, poller, unseen)
 
 
-def _gate(settings: Settings, queue: QueuePolicy) -> Gate:
+def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy) -> Gate:
     budget = settings.budget
     return Gate(
-        LocalLedger((budget.kv_blocks, budget.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None)),
+        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None)),
         queue,
         clock=time.monotonic,
         call_later=asyncio.get_running_loop().call_later,

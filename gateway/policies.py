@@ -7,6 +7,8 @@ objects.
 from collections import Counter
 from dataclasses import dataclass, field
 
+from pydantic import SecretStr
+
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.priority import Priority
@@ -107,27 +109,47 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamAddress:
-    """A model server: its name in metrics and logs, where it is, and the key that it wants, if any."""
+class UpstreamPolicy:
+    """A model server: its name in metrics and logs, where it is, the key that it wants, if any, and what the operator
+    says of its capacity (None: found out).
+    """
 
     name: str
     url: str
-    key: str | None = field(default=None, repr=False)
+    key: str | None = field(repr=False)
+    kv_blocks: int | None
+    sequences: int | None
 
 
-def upstreams_of(settings: Settings) -> tuple[UpstreamAddress, ...]:
-    secret = settings.upstream.api_key
-    key = secret.get_secret_value() if secret else None
-    return (UpstreamAddress(ONLY_UPSTREAM, str(settings.upstream.url), key),)
+def upstreams_of(settings: Settings) -> tuple[UpstreamPolicy, ...]:
+    """At least one."""
+    common, budget = settings.upstream, settings.budget
+    if not settings.upstreams:
+        key = _plain(common.api_key)
+        return (UpstreamPolicy(ONLY_UPSTREAM, str(common.url), key, budget.kv_blocks, budget.sequences),)
+    return tuple(
+        UpstreamPolicy(
+            each.shown_name,
+            str(each.url),
+            _plain(each.api_key or common.api_key),
+            each.kv_blocks or budget.kv_blocks,
+            each.sequences or budget.sequences,
+        )
+        for each in settings.upstreams
+    )
 
 
-def engine_of(settings: Settings) -> Engine:
+def _plain(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+def engine_of(settings: Settings, upstream: UpstreamPolicy) -> Engine:
     """The engine as far as the settings tell; the upstream tells the rest."""
     return Engine(
         image_limit=LearnedLimit(settings.images.max_forwarded),
         encoder_tokens=LearnedLimit(settings.budget.encoder_tokens),
-        kv_blocks=settings.budget.kv_blocks,
-        sequences=settings.budget.sequences,
+        kv_blocks=upstream.kv_blocks,
+        sequences=upstream.sequences,
     )
 
 

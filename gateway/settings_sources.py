@@ -72,6 +72,7 @@ def load(
         merged |= values
         origins |= dict.fromkeys(values, source)
     _take_secret(merged, origins, read_secret, problems)
+    _take_secrets_of_upstreams(merged, origins, read_secret, problems)
     try:
         settings = Settings.model_validate(_nest(merged, problems, origins))
     except ValidationError as error:
@@ -185,11 +186,33 @@ def _take_secret(
     key, path = "upstream.api_key", merged.get("upstream.api_key_file")
     if not isinstance(path, str) or origins.get(key) in {"environment", "flag"}:
         return
-    try:
-        merged[key] = read_secret(path)
+    secret = _secret(path, read_secret, f"{key}_file ({origins[f'{key}_file']})", problems)
+    if secret is not None:
+        merged[key] = secret
         origins[key] = f"secret file {path}"
+
+
+def _take_secrets_of_upstreams(
+    merged: dict[str, object], origins: Mapping[str, str], read_secret: Callable[[str], str], problems: list[str]
+) -> None:
+    """The keys of those that name a file, whatever key stands beside it. The list is not checked yet."""
+    upstreams = merged.get("upstreams")
+    if not isinstance(upstreams, list):
+        return
+    merged["upstreams"] = with_secrets = list(upstreams)
+    for index, upstream in enumerate(upstreams):
+        path = upstream.get("api_key_file") if isinstance(upstream, dict) else None
+        if isinstance(path, str):
+            where = f"upstreams.{index}.api_key_file ({origins['upstreams']})"
+            with_secrets[index] = upstream | {"api_key": _secret(path, read_secret, where, problems)}
+
+
+def _secret(path: str, read_secret: Callable[[str], str], where: str, problems: list[str]) -> str | None:
+    try:
+        return read_secret(path)
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"{key}_file ({origins[f'{key}_file']}): {path}: {getattr(error, 'strerror', 'is not UTF-8')}")
+        problems.append(f"{where}: {path}: {getattr(error, 'strerror', 'is not UTF-8')}")
+        return None
 
 
 def _nest(flat: Mapping[str, object], problems: list[str], origins: Mapping[str, str]) -> dict[str, object]:

@@ -19,6 +19,7 @@ from gateway.policies import (
     pixel_limits,
     policies_of,
     tenancy_of,
+    upstreams_of,
 )
 from gateway.server.body_hold import BodyHold
 from gateway.server.door import Arrival
@@ -70,7 +71,7 @@ def test_policies_carry_what_the_operator_wants():
     assert (policies.output_reservation, policies.asks_for_usage) == (ReservationRule.NONE, False)
     assert policies.resize.preset == "ocr"
     assert (policies.trim.mode, policies.trim.keep, policies.max_images_per_turn) == ("always", 3, 2)
-    assert engine_of(settings).image_limit.value == 9
+    assert engine_of(settings, upstreams_of(settings)[0]).image_limit.value == 9
     assert policies_of(settings_of("resize: {preset: 'off'}"), budgets_of(settings)).resize.preset is None
 
 

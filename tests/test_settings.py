@@ -1,5 +1,6 @@
 import pytest
 
+from gateway.policies import upstreams_of
 from gateway.settings import Settings
 from gateway.settings_sources import SettingsError, load
 
@@ -223,9 +224,7 @@ def test_an_upstream_with_a_query_is_a_mistake(end):
 
 @pytest.mark.parametrize("login", ["user:secret", "user", ":secret"])
 def test_a_password_in_the_upstream_is_a_mistake_that_repeats_none_of_it(login):
-    told = (
-        "upstream.url (flag): leave out what stands before @: a key goes into upstream.api_key, which is shown nowhere"
-    )
+    told = "upstream.url (flag): leave out what stands before @: a key goes into api_key, which is shown nowhere"
     assert mistakes(flags={"upstream.url": f"http://{login}@vllm:8000"}) == [told]
 
 
@@ -293,3 +292,64 @@ class TestTenants:
     @pytest.mark.parametrize("value", ["gold", "{name: gold}", "5"])
     def test_what_is_no_list_is_told_so(self, value):
         assert mistakes(environment={"GATEWAY_TENANTS": value})[0].endswith("must be a list, such as [one, another]")
+
+
+class TestSeveralUpstreams:
+    def test_each_has_a_name_and_what_it_leaves_out_is_common(self):
+        text = """
+upstream: {api_key: sk-common, poll_seconds: 2}
+upstreams:
+  - {name: a, url: "http://10.0.0.1:8000", api_key: sk-a, kv_blocks: 500}
+  - {url: "http://10.0.0.2:8000/engine/"}
+budget: {sequences: 7, kv_blocks: 900}
+"""
+        a, b = upstreams_of(load(file_text=text, file_name="g.yaml").settings)
+        assert (a.name, a.url, a.key, a.kv_blocks, a.sequences) == ("a", "http://10.0.0.1:8000/", "sk-a", 500, 7)
+        assert (b.name, b.key, b.kv_blocks, b.sequences) == ("10.0.0.2:8000/engine", "sk-common", 900, 7)
+
+    def test_one_alone_needs_no_name(self):
+        (only,) = upstreams_of(load(flags={"upstream.url": "http://10.0.0.1:8000"}).settings)
+        assert (only.name, only.url, only.key) == ("default", "http://10.0.0.1:8000/", None)
+
+    def test_all_mistakes_are_named_at_once(self):
+        text = """
+upstream: {url: "http://10.0.0.9:8000"}
+upstreams:
+  - {name: a, url: "http://10.0.0.1:8000"}
+  - {name: a, url: "http://10.0.0.2:8000"}
+  - {name: c, url: "http://10.0.0.1:8000/"}
+  - {name: "two words", url: "http://10.0.0.3:8000/v1"}
+  - {name: d, url: "http://10.0.0.4:8000", kv_blocks: 0, seats: 4}
+  - {name: e}
+  - f
+"""
+        told = mistakes(file_text=text, file_name="g.yaml")
+        assert told[:6] == [
+            "upstream.url (file g.yaml): is given beside upstreams, which name all servers; keep one of the two",
+            "upstreams.1.name (file g.yaml): another upstream has this name",
+            "upstreams.2.url (file g.yaml): another upstream has this address",
+            "upstreams.3.url (file g.yaml): leave out /v1: the gateway adds each route to the address itself",
+            "upstreams.3.name (file g.yaml): String should match pattern '^[!-~]{1,64}$'",
+            "upstreams.4.kv_blocks (file g.yaml): Input should be greater than 0",
+        ]
+        assert told[6:] == [
+            "upstreams.4.seats (file g.yaml): there is no such setting",
+            "upstreams.5.url (file g.yaml): Field required",
+            "upstreams.6 (file g.yaml): must hold names and values, such as {name: value}",
+        ]
+
+    def test_their_keys_may_be_in_files(self, tmp_path):
+        (tmp_path / "key").write_text("sk-a\n")
+        text = f"""
+upstreams:
+  - {{name: a, url: "http://10.0.0.1:8000", api_key_file: {tmp_path / "key"}}}
+  - {{name: b, url: "http://10.0.0.2:8000", api_key_file: {tmp_path / "none"}}}
+"""
+        assert mistakes(file_text=text, file_name="g.yaml") == [
+            f"upstreams.1.api_key_file (file g.yaml): {tmp_path / 'none'}: No such file or directory"
+        ]
+        a, _ = upstreams_of(load(file_text=text.replace("none", "key"), file_name="g.yaml").settings)
+        assert a.key == "sk-a"
+
+    def test_what_is_no_list_is_said_so(self):
+        assert mistakes(flags={"upstreams": "http://a"}) == ["upstreams (flag): must be a list, such as [one, another]"]

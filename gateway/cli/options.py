@@ -1,5 +1,6 @@
 """Options that several commands share, and how settings mistakes are told."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,13 @@ Assignments = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="One setting, e.g. --set queue.requests=64. May be repeated."),
 ]
 
+UpstreamAddresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--upstream", metavar="URL", help="Address of a vLLM server, e.g. http://127.0.0.1:8000. May be repeated."
+    ),
+]
+
 _PIPE_WIDTH = 144  # without a terminal tables would be folded into 80 columns
 
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -33,6 +41,15 @@ def fail(message: str, exit_code: int = 2) -> NoReturn:
     """Say what is wrong and leave."""
     errors.print(message, markup=False)
     raise typer.Exit(exit_code)
+
+
+def upstream_flags(addresses: list[str] | None) -> dict[str, str | None]:
+    """The settings that one address stands for, or several."""
+    if not addresses:
+        return {}
+    if len(addresses) == 1:
+        return {"upstream.url": addresses[0]}
+    return {"upstreams": json.dumps([{"url": address} for address in addresses])}
 
 
 def read_settings(config: Path | None, assignments: list[str] | None, flags: dict[str, str | None]) -> Loaded:

@@ -14,7 +14,7 @@ import typer
 import uvicorn
 
 from gateway.app import Application
-from gateway.cli.options import Assignments, ConfigFile, fail, read_settings
+from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
 from gateway.imaging.heap import keep_freed_memory
 from gateway.models.configure import ModelSettingsError
 from gateway.server.http_protocol import GatewayProtocol
@@ -25,22 +25,20 @@ logger = logging.getLogger(__name__)
 
 
 def serve(
-    upstream: Annotated[
-        str | None, typer.Option("--upstream", help="Address of the vLLM server, e.g. http://127.0.0.1:8000.")
-    ] = None,
+    upstream: UpstreamAddresses = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on. Default: all.")] = None,
     port: Annotated[int | None, typer.Option("--port", help="Port to listen on. Default: 8080.")] = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Serve: admit, queue or refuse requests in front of one vLLM server.
+    """Serve: admit, queue or refuse requests in front of vLLM, be it one server or several.
 
     `vlm-gateway serve --upstream http://127.0.0.1:8000` needs nothing else: models, limits and capacity are discovered
     or learned. Point your SDK's base_url at http://HOST:8080/v1.
 
     Settings come from flags, then GATEWAY_SECTION__NAME in the environment, then the --config file.
     """
-    flags = {"upstream.url": upstream, "server.host": host, "server.port": None if port is None else str(port)}
+    flags = upstream_flags(upstream) | {"server.host": host, "server.port": None if port is None else str(port)}
     settings = read_settings(config, assignments, flags).settings
     logging.config.dictConfig(logging_config(settings.log.level))
     try:

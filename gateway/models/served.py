@@ -4,8 +4,8 @@ One table per upstream. Names come from the settings and from the upstream's own
 is priced by a guess, which never refuses it, and left for vLLM to refuse.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gateway.domain.cost import EngineLimits
@@ -55,6 +55,12 @@ class ServedModel:
         """The family is a guess, so its prices may queue a request but never refuse it."""
         return self.family_source is FamilySource.ASSUMED
 
+    def at_one_upstream(self) -> "ServedModel":
+        """The same model, of which several servers may hold a copy each: what its texts and answers are like is learned
+        from all of them, how fast it is and how much it streams at a time from each by itself.
+        """
+        return replace(self, max_model_len=None, speed=AnswerSpeed(), event_tokens=EventTokens())
+
 
 @dataclass(slots=True)
 class Engine:
@@ -84,6 +90,7 @@ class ModelTable:
         self.engine = engine
         self._configured = {model.name: model for model in configured}
         self._models = dict(self._configured)
+        self._listed: Collection[str] | None = None
         self._unknown = ServedModel(OTHER, family_for(ASSUMED_FAMILY, None), FamilySource.ASSUMED)
 
     @property
@@ -103,8 +110,15 @@ class ModelTable:
         """
         known = self._models
         self._models = self._configured | {name: known.get(name) or _from_name(name) for name in context_tokens}
+        self._listed = context_tokens.keys()
         for name, tokens in context_tokens.items():
             self._models[name].max_model_len = tokens
+
+    def lists(self, name: str | None) -> bool | None:
+        """Whether the upstream says that it serves that name, as all serve a request without one; None: it has not said
+        what it serves.
+        """
+        return None if self._listed is None else not name or name in self._listed
 
     def limits(self, model: ServedModel) -> EngineLimits:
         """What the engine can hold for `model`, as far as it is known."""

@@ -31,6 +31,11 @@ class Backend:
     poller: Poller
     unseen: "dict[str, Exchange]" = field(default_factory=dict)
 
+    @property
+    def is_healthy(self) -> bool:
+        """Requests go there where there is a choice."""
+        return self.models.engine.is_up
+
 
 def troubles_of(backends: Sequence[Backend]) -> list[str]:
     """A sentence about each that could not serve anybody when it was last looked at."""

@@ -27,6 +27,7 @@ class EngineFollower:
 
     `kv_blocks` and `sequences` are those settings, None where the operator left them to the gateway. `ceiling_ratio` is
     the share of the static budget that is let in just now: of KV blocks, or of sequences where those are not known.
+    `log_prefix` tells several servers apart.
     """
 
     models: ModelTable
@@ -35,6 +36,7 @@ class EngineFollower:
     kv_blocks: int | None = None
     sequences: int | None = None
     clock: Callable[[], float] = time.monotonic
+    log_prefix: str = ""
     ceiling: SequenceCeiling = field(default_factory=SequenceCeiling)
     live: Ceiling = field(default_factory=Ceiling)
     ceiling_ratio: float = 1.0
@@ -62,7 +64,7 @@ class EngineFollower:
         if state.models is not self._listed:
             self._listed = state.models
             self.models.listed(dict(state.models))
-            self.metrics.know_models(self.models.names)
+            self.metrics.know_models(self.models.names, self.log_prefix)
         # A report that could not be renewed is not another look: two equal ones would count as a queue that stands.
         if state.report is None or state.reported_at_seconds == self._followed_at_seconds:
             self.live.missed()
@@ -80,7 +82,7 @@ class EngineFollower:
         until = self._back_pressure.pushed_back(now, retry_after_seconds)
         self.gate.pause_until(until)
         if not was_paused:
-            _log.warning("the upstream turns requests away: nothing is sent for %.1f s", until - now)
+            _log.warning("%sthe upstream turns requests away: nothing is sent for %.1f s", self.log_prefix, until - now)
         if retry_after_seconds is None and self.sequences is None:
             kept = self.gate.statistics().holdings.held[Resource.SEQUENCES] - sequences + self.live.foreign_requests
             self.ceiling.turned_away(max(kept, self._running))
@@ -141,9 +143,10 @@ class EngineFollower:
         if causes == self._causes:
             return
         if causes:
-            _log.warning("admission is at %.0f %% of its budget: %s", 100 * self.ceiling_ratio, "; ".join(causes))
+            share = 100 * self.ceiling_ratio
+            _log.warning("%sadmission is at %.0f %% of its budget: %s", self.log_prefix, share, "; ".join(causes))
         elif is_up:
-            _log.warning("admission is back at its whole budget")
+            _log.warning("%sadmission is back at its whole budget", self.log_prefix)
         self._causes = causes
 
     def _why_lowered(self) -> Iterator[str]:

@@ -6,6 +6,7 @@ from gateway.domain.preflight import Foresight, foresee, never, refused
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.reading import read_aside, read_request
+from gateway.pipeline.routing import route
 from gateway.pipeline.story import as_gateway_error, hash_images, misfit_of, price, spare_known, ticket_of
 from gateway.upstream.errors import UpstreamDownError
 from gateway.wire.dialect import dialect_of
@@ -20,6 +21,7 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
         kind = await read_aside(dialect_of, exchange.body)
         exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
         request = await read_request(exchange)
+        route(parts, exchange, request)
         plan, cost = await price(parts, exchange, request)
     except GatewayError as error:
         if error.code is Code.INVALID_JSON:

@@ -22,6 +22,7 @@ from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.planning import Plan, image_cost, plan_request
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
+from gateway.pipeline.routing import route
 from gateway.pipeline.texts import count_text
 from gateway.pipeline.usage import FIELD_REFUSALS, names_stream_options, wants_usage
 from gateway.upstream.client import Answer, Segment
@@ -44,6 +45,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     both and settles them.
     """
     request = await read_request(exchange)
+    route(parts, exchange, request)
     plan, cost = await price(parts, exchange, request)
     misfit = misfit_of(exchange, cost)
     if misfit is not None:

@@ -3,8 +3,12 @@
 Nothing here decides about requests: policies.py turns these values into the frozen policies of domain/.
 """
 
+from typing import Self
+
+from pydantic import ModelWrapValidatorHandler, model_validator
+
 from gateway.domain.learning import ReservationRule
-from gateway.settings.section import Section
+from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
     MIB,
     BudgetSettings,
@@ -15,10 +19,10 @@ from gateway.settings.sections import (
     QueueSettings,
     ResizeSettings,
     ServerSettings,
-    UpstreamSettings,
 )
 from gateway.settings.tenants import Tenants, TenantSettings
 from gateway.settings.tokens import TokenSettings
+from gateway.settings.upstreams import Upstreams, UpstreamSettings, given_twice
 
 __all__ = ["MIB", "BudgetSettings", "ImageSettings", "Section", "Settings", "TenantSettings"]
 
@@ -28,6 +32,7 @@ class Settings(Section):
 
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
+    upstreams: Upstreams = ()
     images: ImageSettings = ImageSettings()
     resize: ResizeSettings = ResizeSettings()
     history: HistorySettings = HistorySettings()
@@ -38,3 +43,10 @@ class Settings(Section):
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _all_mistakes(cls, value: object, check: ModelWrapValidatorHandler[Self]) -> Self:
+        """Those that sections make beside each other too."""
+        settings: Self = checked(value, check, given_twice(value))
+        return settings

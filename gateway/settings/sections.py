@@ -3,37 +3,12 @@
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    HttpUrl,
-    PositiveFloat,
-    PositiveInt,
-    SecretStr,
-)
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
 from gateway.domain.image import ImageFormat
 from gateway.settings.section import Section
 
 MIB = 1 << 20
-
-
-def _printable(secret: SecretStr) -> SecretStr:
-    value = secret.get_secret_value()
-    if not value or any(not "!" <= character <= "~" for character in value):
-        raise ValueError("must be printable ASCII without blanks, and not empty")
-    return secret
-
-
-def _root(url: HttpUrl) -> HttpUrl:
-    if (url.path or "").rstrip("/").endswith("/v1"):
-        raise ValueError("leave out /v1: the gateway adds each route to the address itself")
-    if url.username is not None or url.password is not None:
-        raise ValueError("leave out what stands before @: a key goes into upstream.api_key, which is shown nowhere")
-    if url.query is not None or url.fragment is not None:
-        raise ValueError("leave out what begins with ? or #: the gateway adds each route to the address itself")
-    return url
 
 
 def _word(value: object) -> object:
@@ -57,22 +32,6 @@ class ServerSettings(Section):
     overload_status: Literal[429, 503, 529] | None = None
     keep_alive_seconds: PositiveInt = 75
     drain_seconds: PositiveInt = 30
-
-
-class UpstreamSettings(Section):
-    """The vLLM server behind the gateway. `api_key` is vLLM's own `--api-key`; `api_key_file` names a file with it."""
-
-    url: Annotated[HttpUrl, AfterValidator(_root)] = HttpUrl("http://127.0.0.1:8000")
-    api_key: Annotated[SecretStr, AfterValidator(_printable)] | None = None
-    api_key_file: str | None = None
-    connect_timeout_seconds: PositiveFloat = 5.0
-    first_byte_timeout_seconds: PositiveFloat = 120.0
-    gap_timeout_seconds: PositiveFloat = 120.0
-    total_timeout_seconds: PositiveFloat = 600.0
-    inject_usage: Annotated[
-        bool, Field(description="ask for the usage of streams; the client gets that event only where it asked itself")
-    ] = True
-    poll_seconds: PositiveFloat = 1.0
 
 
 class RemoteSettings(Section):

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
-from gateway.settings.section import Section
+from gateway.settings.section import Place, Section, checked
 
 MOST_TENANTS = 16
 PriorityWord = Literal["critical", "interactive", "default", "batch"]
@@ -34,26 +33,11 @@ class TenantSettings(Section):
     most_urgent: PriorityWord = "interactive"
 
 
-_Place = tuple[int | str, ...]
-
-
 def _all_mistakes(value: object, check: ValidatorFunctionWrapHandler) -> object:
-    """Those of each tenant, and those that one makes beside the others, in one error."""
-    mistakes = [_mistake(place, "conflict", text) for place, text in _conflicts(value)]
-    try:
-        tenants = check(value)
-    except ValidationError as error:
-        mistakes += [_mistake(each["loc"], each["type"], each["msg"]) for each in error.errors()]
-    if mistakes:
-        raise ValidationError.from_exception_data("tenants", mistakes)
-    return tenants
+    return checked(value, check, _conflicts(value))
 
 
-def _mistake(place: _Place, kind: str, text: str) -> InitErrorDetails:
-    return InitErrorDetails(type=PydanticCustomError(kind, text), loc=place, input=None)
-
-
-def _conflicts(value: object) -> Iterator[tuple[_Place, str]]:
+def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
     """`value` is not checked yet: what is no list of tenants has none."""
     tenants = value if isinstance(value, list | tuple) else ()
     readable = [(index, tenant) for index, tenant in enumerate(tenants) if isinstance(tenant, Mapping)]
@@ -76,7 +60,7 @@ def _conflicts(value: object) -> Iterator[tuple[_Place, str]]:
         yield (), f"at most {MOST_TENANTS} can be told apart besides `default`; put keys together under one name"
 
 
-def _wrong_order(index: int, tenant: Mapping[str, object]) -> Iterator[tuple[_Place, str]]:
+def _wrong_order(index: int, tenant: Mapping[str, object]) -> Iterator[tuple[Place, str]]:
     words = [priority.label for priority in Priority]
     usual, most = tenant.get("priority", "default"), tenant.get("most_urgent", "interactive")
     if usual in words and most in words and words.index(str(usual)) < words.index(str(most)):

@@ -139,15 +139,15 @@ class Metrics:
         self._readers: dict[str, Callable[[], Reading]] = {}
         self._build: tuple[str, str, str] | None = None
         self._models: set[str] = set()
-        self._folded = 0
+        self._folded: dict[str, frozenset[str]] = {}
         self.know_models((OTHER, *models))
-        self._readers["models_without_series"] = lambda: self._folded
+        self._readers["models_without_series"] = lambda: len(frozenset().union(*self._folded.values()))
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Page(self))
         ProcessCollector(registry=self._registry)
 
-    def know_models(self, models: Iterable[str]) -> None:
-        """All names that are served now: configured or discovered ones, never those that clients send.
+    def know_models(self, models: Iterable[str], by: str = "") -> None:
+        """All names that are served now by one upstream: configured or discovered ones, never those that clients send.
 
         The first MOST_MODELS that were ever known have series of their own, the others count as `other`.
         """
@@ -155,7 +155,7 @@ class Metrics:
         room = max(0, MOST_MODELS + 1 - len(self._models))
         opened = [model for model in new if len(model) <= _LONGEST_MODEL][:room]
         self._models.update(opened)
-        self._folded = len(new) - len(opened)
+        self._folded[by] = frozenset(new).difference(opened)
         for table in self._counters:
             table.open_cells(opened)
 

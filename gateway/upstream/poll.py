@@ -88,6 +88,7 @@ class Poller:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
+        log_prefix: str = "",
     ) -> None:
         self.state = initial or UpstreamState()
         self._base_url = base_url
@@ -98,6 +99,7 @@ class Poller:
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
+        self._prefix = log_prefix
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -118,7 +120,7 @@ class Poller:
                 try:
                     self._learn(await look(pages))
                 except Exception:  # noqa: BLE001  an observer that fails must not end the looking
-                    _log.exception("looking at the upstream failed")
+                    _log.exception("%slooking at the upstream failed", self._prefix)
                 await self._rest()
 
     async def _rest(self) -> None:
@@ -135,13 +137,15 @@ class Poller:
         before = self.state
         self.state = next_state(before, seen, self._clock())
         if self.state.is_up != before.is_up:
-            _log.warning("upstream is %s", "up" if self.state.is_up else f"down: {seen.trouble}")
+            _log.warning("%supstream is %s", self._prefix, "up" if self.state.is_up else f"down: {seen.trouble}")
         elif self.state.is_loading and seen.trouble != before.trouble:
             _log.warning(
-                "upstream is not there yet: %s. Unless vLLM is still loading, check upstream.url", seen.trouble
+                "%supstream is not there yet: %s. Unless vLLM is still loading, check its url",
+                self._prefix,
+                seen.trouble,
             )
         if seen.health is Health.OK and seen.trouble and seen.trouble != before.trouble:
-            _log.warning("upstream is up, but not all that it tells can be read: %s", seen.trouble)
+            _log.warning("%supstream is up, but not all that it tells can be read: %s", self._prefix, seen.trouble)
         for observer in self._observers:
             observer(self.state)
 

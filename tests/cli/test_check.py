@@ -87,28 +87,31 @@ def test_the_limits_that_follow_say_what_bound_them():
 def test_what_the_upstream_tells(upstream):
     said, result = found("--upstream", upstream)
     assert result.exit_code == 0
-    assert said["upstream"] == {
-        "url": f"{upstream}/",
-        "is_up": True,
-        "trouble": None,
-        "version": "0.32.0",
-        "kv_blocks": 512,
-        "kv_block_tokens": 16,
-        "prefix_caching": True,
-        "models": [
-            {
-                "name": "Qwen/Qwen2.5-VL-7B-Instruct",
-                "is_served": True,
-                "max_model_len": 4096,
-                "family": "qwen2_5_vl",
-                "family_source": "name",
-                "is_text_exact": False,
-                "max_image_tokens": 16_384,
-                "kv_groups": 1,
-                "kv_groups_source": "family",
-            }
-        ],
-    }
+    assert said["upstreams"] == [
+        {
+            "name": None,
+            "url": f"{upstream}/",
+            "is_up": True,
+            "trouble": None,
+            "version": "0.32.0",
+            "kv_blocks": 512,
+            "kv_block_tokens": 16,
+            "prefix_caching": True,
+            "models": [
+                {
+                    "name": "Qwen/Qwen2.5-VL-7B-Instruct",
+                    "is_served": True,
+                    "max_model_len": 4096,
+                    "family": "qwen2_5_vl",
+                    "family_source": "name",
+                    "is_text_exact": False,
+                    "max_image_tokens": 16_384,
+                    "kv_groups": 1,
+                    "kv_groups_source": "family",
+                }
+            ],
+        }
+    ]
     assert "KV pool: 512 blocks of 16 tokens = 8,192 tokens" in result.stdout
     assert "Prefix caching: on" in result.stdout
 
@@ -138,8 +141,8 @@ def test_what_is_not_known_is_said_with_what_it_means(upstream):
 def test_kv_groups_are_known_from_the_folder_or_the_family(monkeypatch, family, folder_groups, told):
     monkeypatch.setattr(ModelTable, "limits", lambda *_: EngineLimits(kv_groups=folder_groups))
     loaded = load(flags={"models": f"[{{name: m, family: {family}}}]", "budget.kv_blocks": "100"})
-    findings = find(loaded, models_of(loaded.settings), UpstreamState(), GIB)
-    (model,) = findings.models
+    findings = find(loaded, models_of(loaded.settings), [UpstreamState()], GIB)
+    (model,) = findings.upstreams[0].models
     assert (model.kv_groups, model.kv_groups_source) == told
     assert any("unknown layout" in sentence for sentence in findings.unknown) is (told[0] is None)
 
@@ -147,7 +150,7 @@ def test_kv_groups_are_known_from_the_folder_or_the_family(monkeypatch, family, 
 def test_what_the_operator_states_is_no_longer_unknown(upstream):
     own = ("budget.sequences=4", "budget.encoder_tokens=9000", "images.max_forwarded=8", "budget.kv_blocks=100")
     said, _ = found("--upstream", upstream, *(word for name in own for word in ("--set", name)))
-    assert said["upstream"]["kv_blocks"] == 100
+    assert said["upstreams"][0]["kv_blocks"] == 100
     assert [sentence.partition(":")[0] for sentence in said["unknown"]] == [
         "Preprocessing",
         "Qwen/Qwen2.5-VL-7B-Instruct",
@@ -161,6 +164,22 @@ def test_a_given_upstream_that_does_not_answer_exits_1():
     assert f"The upstream {url}/ cannot be used: /health:" in result.stderr
 
 
+def test_each_of_several_upstreams_is_shown(upstream):
+    away = f"http://127.0.0.1:{free_port()}"
+    said, result = found("--upstream", upstream, "--upstream", away)
+    assert result.exit_code == 1
+    assert f"The upstream {away}/ cannot be used: /health:" in result.stderr
+    assert f"The upstream {upstream}" not in result.stderr
+    up, down = said["upstreams"]
+    assert (up["name"], up["is_up"], up["kv_blocks"]) == (upstream.removeprefix("http://"), True, 512)
+    assert (down["name"], down["is_up"], down["kv_blocks"]) == (away.removeprefix("http://"), False, None)
+    assert f"Upstream {up['name']} ({upstream}/): vLLM 0.32.0" in result.stdout
+    unknown = "\n".join(said["unknown"])
+    assert unknown.count("Preprocessing: 20 MP/s at the start") == 1
+    assert f"{down['name']}: KV blocks: the engine has not told" in unknown
+    assert f"{up['name']}: KV blocks" not in unknown
+
+
 def test_without_an_upstream_the_settings_can_still_be_checked(monkeypatch):
     async def nobody(url, **_):
         return UpstreamState(trouble=f"nobody at {url}")
@@ -168,7 +187,7 @@ def test_without_an_upstream_the_settings_can_still_be_checked(monkeypatch):
     monkeypatch.setattr(COMMAND, "discover", nobody)
     said, result = found()
     assert result.exit_code == 0
-    assert not said["upstream"]["is_up"]
+    assert not said["upstreams"][0]["is_up"]
     assert "http://127.0.0.1:8000/ (the default; give --upstream) does not answer: nobody at" in result.stdout
     assert "KV blocks: the engine has not told" in result.stdout
     assert "Models: none is configured and none was listed" in result.stdout
@@ -181,7 +200,7 @@ def test_an_upstream_that_tells_half_of_it_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(COMMAND, "discover", tells_little)
     said, result = found("--upstream", "http://127.0.0.1:8000")
     assert result.exit_code == 0
-    assert said["upstream"]["prefix_caching"] is None
+    assert said["upstreams"][0]["prefix_caching"] is None
     assert "vLLM of unknown version" in result.stdout
     assert "Trouble: /metrics answered 404" in result.stdout
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,8 +81,8 @@ class LiveGateway:
         return await self.http.post(CHAT, json=chat(*content, **fields), headers=headers)
 
     async def until_up(self) -> None:
-        """The gateway has seen the upstream, its models and its limits."""
-        await until(lambda: self.metrics("gateway_upstream_up") == {"": 1})
+        """The gateway has seen every upstream, its models and its limits."""
+        await until(lambda: not self.application.troubles(), lambda: str(self.application.troubles()))
 
     async def until_released(self) -> None:
         await until(lambda: not self.held(), lambda: str(self.held()))
@@ -108,18 +108,25 @@ async def until(
         await asyncio.sleep(0.01)
 
 
-def settings_of(upstream_url: str, **sections: Any) -> Settings:
-    """Settings with the test's sections; the model is named, so that nothing has to be discovered first."""
-    upstream = {"url": upstream_url, "poll_seconds": 0.05} | sections.pop("upstream", {})
+def settings_of(servers: str | Mapping[str, str], /, **sections: Any) -> Settings:
+    """Settings with the test's sections; the model is named, so that nothing has to be discovered first.
+
+    `servers` is the address of one, or those of several by name.
+    """
+    common = {"poll_seconds": 0.05} | sections.pop("upstream", {})
     models = sections.pop("models", [{"name": MODEL, "family": "qwen2_5_vl"}])
-    return Settings.model_validate({"upstream": upstream, "models": models} | sections)
+    if isinstance(servers, str):
+        where: dict[str, Any] = {"upstream": {"url": servers} | common}
+    else:
+        where = {"upstreams": [{"name": name, "url": url} for name, url in servers.items()], "upstream": common}
+    return Settings.model_validate(where | {"models": models} | sections)
 
 
 @asynccontextmanager
-async def live_gateway(upstream_url: str, **sections: Any) -> AsyncIterator[LiveGateway]:
+async def live_gateway(servers: str | Mapping[str, str], /, **sections: Any) -> AsyncIterator[LiveGateway]:
     """`sections` are those of the settings file; the block runs when the gateway listens."""
     text = bytearray()
-    application = Application(settings_of(upstream_url, **sections), text.extend)
+    application = Application(settings_of(servers, **sections), text.extend)
     # Without `verify` the client would read all certificates of the machine, which takes longer than a test.
     async with (
         _served(application) as (host, port, connections),

@@ -1,7 +1,7 @@
 """A model server that answers what a test tells it, and remembers each request byte for byte."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,6 @@ EVENTS = (
     b'data: {"choices":[{"index":0,"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\n',
     b"data: [DONE]\n\n",
 )
-_LIST = json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 32_768}]}).encode()
 
 
 async def answer_chat(visit: Visit) -> None:
@@ -37,14 +36,18 @@ async def answer_chat(visit: Visit) -> None:
 
 
 @asynccontextmanager
-async def model_server(script: Script = answer_chat, port: int = 0) -> AsyncIterator[Stub]:
+async def model_server(
+    script: Script = answer_chat, port: int = 0, models: Sequence[str] = (MODEL,), context: int = 32_768
+) -> AsyncIterator[Stub]:
     """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does."""
+    cards = [{"id": model, "object": "model", "max_model_len": context} for model in models]
+    listed = json.dumps({"object": "list", "data": cards}).encode()
 
     async def serve(visit: Visit) -> None:
         if visit.method == "POST":
             await script(visit)
         elif visit.path == "/v1/models":
-            await visit.answer("200 OK", _LIST, "content-type: application/json")
+            await visit.answer("200 OK", listed, "content-type: application/json")
         else:
             await visit.answer("200 OK")
 

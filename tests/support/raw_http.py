@@ -51,6 +51,7 @@ class Stub:
     visited: asyncio.Event = field(default_factory=asyncio.Event)
     connections: int = 0
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: Callable[[], Awaitable[None]] = field(init=False)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -97,10 +98,15 @@ async def raw_http_server(script: Script, port: int = 0) -> AsyncIterator[Stub]:
     server = await asyncio.start_server(serve, "127.0.0.1", port)
     host, port = server.sockets[0].getsockname()
     stub.base_url = f"http://{host}:{port}"
-    try:
-        yield stub
-    finally:
+
+    async def stop() -> None:
         server.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    stub.stop = stop
+    try:
+        yield stub
+    finally:
+        await stop()

@@ -278,7 +278,7 @@ async def test_a_server_that_was_never_there_is_told_once_for_each_cause(
     stub.script = vllm
     await steps.another_look()
     await poller.close()
-    told = "upstream is not there yet: /health answered {}. Unless vLLM is still loading, check upstream.url".format
+    told = "upstream is not there yet: /health answered {}. Unless vLLM is still loading, check its url".format
     assert said() == [told(404), told(503), "upstream is up"]
 
 

@@ -8,10 +8,11 @@ import typer
 
 from gateway.cli.check.findings import LOOK_SECONDS, find
 from gateway.cli.check.tables import print_findings
-from gateway.cli.options import Assignments, ConfigFile, fail, read_settings
+from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.models.configure import ModelSettingsError
-from gateway.policies import models_of
+from gateway.policies import models_of, upstreams_of
+from gateway.settings import Settings
 from gateway.upstream.poll import discover
 from gateway.upstream.state import UpstreamState
 
@@ -19,9 +20,7 @@ from gateway.upstream.state import UpstreamState
 def check(
     config: ConfigFile = None,
     assignments: Assignments = None,
-    upstream: Annotated[
-        str | None, typer.Option("--upstream", help="Address of the vLLM server, e.g. http://127.0.0.1:8000.")
-    ] = None,
+    upstream: UpstreamAddresses = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Print every setting with its value and source, the limits that follow from it, and what vLLM says of itself.
@@ -37,19 +36,23 @@ def check(
 
       vlm-gateway check --set images.max_pixels=20000000 --json | tail -1
 
-    Exit code 0: fit to serve. 1: the upstream that was given does not answer. 2: mistakes, all of them named.
+    Exit code 0: fit to serve. 1: an upstream that was given does not answer. 2: mistakes, all of them named.
     """
-    loaded = read_settings(config, assignments, {"upstream.url": upstream})
+    loaded = read_settings(config, assignments, upstream_flags(upstream))
     try:
         models = models_of(loaded.settings)
     except ModelSettingsError as mistakes:
         fail(f"The models cannot be read:\n{mistakes}")
-    server = loaded.settings.upstream
-    key = server.api_key.get_secret_value() if server.api_key else None
-    state: UpstreamState = asyncio.run(discover(str(server.url), upstream_key=key, timeout_seconds=LOOK_SECONDS))
-    findings = find(loaded, models, state, memory_limit_bytes())
+    findings = find(loaded, models, asyncio.run(_look_at_all(loaded.settings)), memory_limit_bytes())
     print_findings(findings)
     if as_json:
         typer.echo(json.dumps(findings.as_json()))
-    if findings.is_upstream_given and not state.is_up:
-        fail(f"The upstream {findings.url} cannot be used: {state.trouble}", exit_code=1)
+    absent = [each for each in findings.upstreams if each.is_given and not each.state.is_up]
+    if absent:
+        sentences = [f"The upstream {each.url} cannot be used: {each.state.trouble}" for each in absent]
+        fail("\n".join(sentences), exit_code=1)
+
+
+async def _look_at_all(settings: Settings) -> list[UpstreamState]:
+    looks = [discover(each.url, upstream_key=each.key, timeout_seconds=LOOK_SECONDS) for each in upstreams_of(settings)]
+    return list(await asyncio.gather(*looks))

@@ -6,7 +6,15 @@ from typing import Any
 
 from gateway.models.served import Engine, ModelTable, ServedModel
 from gateway.pipeline.follow import describe_engine
-from gateway.policies import ByteBudgets, PixelLimit, body_limits_of, engine_of, pixel_limits
+from gateway.policies import (
+    ByteBudgets,
+    PixelLimit,
+    UpstreamPolicy,
+    body_limits_of,
+    engine_of,
+    pixel_limits,
+    upstreams_of,
+)
 from gateway.settings import Section, Settings
 from gateway.settings_sources import Loaded
 from gateway.upstream.state import UpstreamState
@@ -42,6 +50,32 @@ class ModelFound:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamFound:
+    """One model server. `name` is None where it is the only one; `is_given` says that it is not the default."""
+
+    name: str | None
+    url: str
+    is_given: bool
+    state: UpstreamState
+    engine: Engine
+    models: list[ModelFound]
+
+    def as_json(self) -> dict[str, Any]:
+        report = self.state.report
+        return {
+            "name": self.name,
+            "url": self.url,
+            "is_up": self.state.is_up,
+            "trouble": self.state.trouble,
+            "version": self.state.version,
+            "kv_blocks": self.engine.kv_blocks,
+            "kv_block_tokens": self.engine.kv_block_tokens if report else None,
+            "prefix_caching": self.engine.prefix_caching if report else None,
+            "models": [asdict(model) for model in self.models],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """All of it. `unknown` are sentences about what is therefore not enforced."""
 
@@ -49,57 +83,57 @@ class Findings:
     budgets: ByteBudgets
     max_body_bytes: int
     pixels: list[PixelLimit]
-    url: str
-    is_upstream_given: bool
-    state: UpstreamState
-    engine: Engine
-    models: list[ModelFound]
+    upstreams: list[UpstreamFound]
     unknown: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        report = self.state.report
         return {
             "settings": {each.name: {"value": each.value, "origin": each.origin} for each in self.settings},
             "memory": asdict(self.budgets),
             "max_body_bytes": self.max_body_bytes,
             "max_pixels": {limit.name: {"pixels": limit.pixels, "bound_by": limit.bound_by} for limit in self.pixels},
-            "upstream": {
-                "url": self.url,
-                "is_up": self.state.is_up,
-                "trouble": self.state.trouble,
-                "version": self.state.version,
-                "kv_blocks": self.engine.kv_blocks,
-                "kv_block_tokens": self.engine.kv_block_tokens if report else None,
-                "prefix_caching": self.engine.prefix_caching if report else None,
-                "models": [asdict(model) for model in self.models],
-            },
+            "upstreams": [upstream.as_json() for upstream in self.upstreams],
             "unknown": self.unknown,
         }
 
 
-def find(loaded: Loaded, models: Sequence[ServedModel], state: UpstreamState, memory_limit_bytes: int) -> Findings:
-    """Everything from values; `state` is one look at the upstream, `memory_limit_bytes` this process's limit."""
+def find(
+    loaded: Loaded, models: Sequence[ServedModel], states: Sequence[UpstreamState], memory_limit_bytes: int
+) -> Findings:
+    """Everything from values; `states` are one look at each upstream, `memory_limit_bytes` is this process's limit."""
     settings = loaded.settings
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes)
-    engine = engine_of(settings)
-    if state.report is not None:
-        describe_engine(engine, state.report, settings.budget.kv_blocks)
-    table = ModelTable(models, engine)
-    table.listed({model.id: model.max_model_len for model in state.models})
-    served_names = {model.id for model in state.models}
-    served = [table.served(name) for name in table.names]
-    found = [_describe(model, served_names, table.limits(model).kv_groups) for model in served]
+    upstreams = [
+        _found(loaded, upstream, models, state) for upstream, state in zip(upstreams_of(settings), states, strict=True)
+    ]
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
         budgets=budgets,
         max_body_bytes=body_limits_of(settings, budgets).max_bytes,
         pixels=pixel_limits(settings.images, budgets),
-        url=str(settings.upstream.url),
-        is_upstream_given="upstream.url" in loaded.origins,
+        upstreams=upstreams,
+        unknown=list(_unknown(upstreams)),
+    )
+
+
+def _found(
+    loaded: Loaded, upstream: UpstreamPolicy, models: Sequence[ServedModel], state: UpstreamState
+) -> UpstreamFound:
+    engine = engine_of(loaded.settings, upstream)
+    if state.report is not None:
+        describe_engine(engine, state.report, upstream.kv_blocks)
+    table = ModelTable([model.at_one_upstream() for model in models], engine)
+    table.listed({model.id: model.max_model_len for model in state.models})
+    served_names = {model.id for model in state.models}
+    served = [table.served(name) for name in table.names]
+    is_named = bool(loaded.settings.upstreams)
+    return UpstreamFound(
+        name=upstream.name if is_named else None,
+        url=upstream.url,
+        is_given=is_named or "upstream.url" in loaded.origins,
         state=state,
         engine=engine,
-        models=found,
-        unknown=list(_unknown(settings, engine, found)),
+        models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
     )
 
 
@@ -146,19 +180,29 @@ def _leaves(section: Section, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def _unknown(settings: Settings, engine: Engine, models: Sequence[ModelFound]) -> Iterator[str]:
+def _unknown(upstreams: Sequence[UpstreamFound]) -> Iterator[str]:
+    """What holds for all of them is said once."""
+    of_each = [list(_unknown_at(upstream)) for upstream in upstreams]
+    common = [sentence for sentence in of_each[0] if all(sentence in sentences for sentences in of_each)]
+    yield from common
+    for upstream, sentences in zip(upstreams, of_each, strict=True):
+        yield from (f"{upstream.name}: {sentence}" for sentence in sentences if sentence not in common)
+
+
+def _unknown_at(upstream: UpstreamFound) -> Iterator[str]:
+    engine = upstream.engine
     if engine.kv_blocks is None:
         yield "KV blocks: the engine has not told and budget.kv_blocks is not set; not enforced, nothing is refused."
     if engine.encoder_tokens.value is None:
         yield "Encoder tokens: vLLM tells no number; not enforced until a 400 of its names it (budget.encoder_tokens)."
     if engine.image_limit.value is None:
         yield "Images a request: vLLM tells no number; not enforced until a 400 of its names it (images.max_forwarded)."
-    if settings.budget.sequences is None:
+    if engine.sequences is None:
         yield "Sequences: vLLM does not tell max_num_seqs; 128 at the start, then learned (budget.sequences)."
     yield "Preprocessing: 20 MP/s at the start, then learned from first events."
-    if not models:
+    if not upstream.models:
         yield "Models: none is configured and none was listed; prices are of an assumed family and refuse nothing."
-    for model in models:
+    for model in upstream.models:
         yield from _unknown_of(model)
         if engine.kv_blocks is not None and model.kv_groups is None:
             yield (

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.check.findings import Findings
+from gateway.cli.check.findings import Findings, UpstreamFound
 from gateway.cli.options import wide_console
 
 _MIB = 1 << 20
@@ -20,7 +20,8 @@ def print_findings(findings: Findings) -> None:
     console.print(_settings_table(findings))
     console.print(_memory_table(findings))
     console.print(_pixels_table(findings))
-    _print_upstream(console, findings)
+    for upstream in findings.upstreams:
+        _print_upstream(console, upstream)
     console.print("\nNot known, and what that means:")
     for sentence in findings.unknown:
         console.print(f"- {sentence}", markup=False, soft_wrap=True)
@@ -62,28 +63,29 @@ def _pixels_table(findings: Findings) -> Table:
     return table
 
 
-def _print_upstream(console: Console, findings: Findings) -> None:
-    state, engine = findings.state, findings.engine
+def _print_upstream(console: Console, upstream: UpstreamFound) -> None:
+    state, engine = upstream.state, upstream.engine
+    where = upstream.url if upstream.name is None else f"{upstream.name} ({upstream.url})"
     if state.is_up:
-        console.print(f"\nUpstream {findings.url}: vLLM {state.version or 'of unknown version'}", markup=False)
+        console.print(f"\nUpstream {where}: vLLM {state.version or 'of unknown version'}", markup=False)
         if state.trouble:
             console.print(f"Trouble: {state.trouble}", markup=False)
     else:
-        given = "" if findings.is_upstream_given else " (the default; give --upstream)"
-        console.print(f"\nUpstream {findings.url}{given} does not answer: {state.trouble}", markup=False)
+        given = "" if upstream.is_given else " (the default; give --upstream)"
+        console.print(f"\nUpstream {where}{given} does not answer: {state.trouble}", markup=False)
     if engine.kv_blocks is not None:
         tokens = engine.kv_blocks * engine.kv_block_tokens
         console.print(f"KV pool: {engine.kv_blocks:,} blocks of {engine.kv_block_tokens} tokens = {tokens:,} tokens")
     if state.report is not None:
         console.print(f"Prefix caching: {'on' if engine.prefix_caching else 'off'}")
-    if findings.models:
-        console.print(_models_table(findings))
+    if upstream.models:
+        console.print(_models_table(upstream))
 
 
-def _models_table(findings: Findings) -> Table:
+def _models_table(upstream: UpstreamFound) -> Table:
     columns = ("name", "context", "family", "found by", "KV groups", "text", "tokens of the largest image")
     table = _table("Models", *columns)
-    for model in findings.models:
+    for model in upstream.models:
         table.add_row(
             Text(model.name if model.is_served else f"{model.name} (not listed by the upstream)"),
             "unknown" if model.max_model_len is None else f"{model.max_model_len:,}",

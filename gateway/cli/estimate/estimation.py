@@ -16,7 +16,7 @@ from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Policies
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.story import misfit_of, price
-from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of
+from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of, upstreams_of
 from gateway.server.door import Arrival, refuse_length
 from gateway.settings import Settings
 from gateway.wire.encoded_file import EncodedFile
@@ -84,7 +84,7 @@ def _models(settings: Settings, assumed: Assumptions, requested: str | None) -> 
         name = requested or assumed.model_folder.name
         own = configured_model(name, family=None, folder=str(assumed.model_folder), processor=None)
         models = [own, *(model for model in models if model.name != name)]
-    engine = engine_of(settings)
+    engine = engine_of(settings, upstreams_of(settings)[0])
     engine.kv_block_tokens = assumed.block_tokens
     table = ModelTable(models, engine)
     table.listed({requested or next(iter(table.names), _UNNAMED): assumed.max_model_len})

@@ -1,0 +1,113 @@
+"""The model servers behind the gateway: one by its address, or several by name."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    HttpUrl,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from gateway.settings.section import Place, Section, checked
+
+
+def _printable(secret: SecretStr) -> SecretStr:
+    value = secret.get_secret_value()
+    if not value or any(not "!" <= character <= "~" for character in value):
+        raise ValueError("must be printable ASCII without blanks, and not empty")
+    return secret
+
+
+def _root(url: HttpUrl) -> HttpUrl:
+    if (url.path or "").rstrip("/").endswith("/v1"):
+        raise ValueError("leave out /v1: the gateway adds each route to the address itself")
+    if url.username is not None or url.password is not None:
+        raise ValueError("leave out what stands before @: a key goes into api_key, which is shown nowhere")
+    if url.query is not None or url.fragment is not None:
+        raise ValueError("leave out what begins with ? or #: the gateway adds each route to the address itself")
+    return url
+
+
+Address = Annotated[HttpUrl, AfterValidator(_root)]
+Key = Annotated[SecretStr, AfterValidator(_printable)]
+
+
+class UpstreamSettings(Section):
+    """The vLLM server behind the gateway, and what holds for each where there are several. `api_key` is vLLM's own
+    `--api-key`; `api_key_file` names a file with it.
+    """
+
+    url: Address = HttpUrl("http://127.0.0.1:8000")
+    api_key: Key | None = None
+    api_key_file: str | None = None
+    connect_timeout_seconds: PositiveFloat = 5.0
+    first_byte_timeout_seconds: PositiveFloat = 120.0
+    gap_timeout_seconds: PositiveFloat = 120.0
+    total_timeout_seconds: PositiveFloat = 600.0
+    inject_usage: Annotated[
+        bool, Field(description="ask for the usage of streams; the client gets that event only where it asked itself")
+    ] = True
+    poll_seconds: PositiveFloat = 1.0
+
+
+class NamedUpstream(Section):
+    """One of several vLLM servers. What is left out is that of `upstream` (the key) or of `budget`; the name is then
+    the address.
+    """
+
+    url: Address
+    name: Annotated[str, Field(pattern="^[!-~]{1,64}$")] | None = None
+    api_key: Key | None = None
+    api_key_file: str | None = None
+    kv_blocks: PositiveInt | None = None
+    sequences: PositiveInt | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """In metrics, logs and messages."""
+        return self.name or name_of(str(self.url))
+
+
+def name_of(url: str) -> str:
+    """An address as a name: host, port and path, as far as there are."""
+    return url.partition("://")[2].rstrip("/")
+
+
+def _all_mistakes(value: object, check: ValidatorFunctionWrapHandler) -> object:
+    return checked(value, check, _conflicts(value))
+
+
+def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
+    """`value` is not checked yet: what is no list of upstreams has none."""
+    upstreams = value if isinstance(value, list | tuple) else ()
+    names: set[str] = set()
+    addresses: set[str] = set()
+    for index, upstream in enumerate(upstreams):
+        if not isinstance(upstream, Mapping) or not isinstance(upstream.get("url"), str):
+            continue
+        address = name_of(upstream["url"])
+        name = str(upstream.get("name") or address)
+        if address in addresses:
+            yield (index, "url"), "another upstream has this address"
+        elif name in names:
+            yield (index, "name"), "another upstream has this name"
+        names.add(name)
+        addresses.add(address)
+
+
+Upstreams = Annotated[tuple[NamedUpstream, ...], WrapValidator(_all_mistakes)]
+
+
+def given_twice(settings: object) -> Iterator[tuple[Place, str]]:
+    """Where the whole of the settings, not checked yet, has both one address and several."""
+    if not isinstance(settings, Mapping) or not settings.get("upstreams"):
+        return
+    upstream = settings.get("upstream")
+    if isinstance(upstream, Mapping) and "url" in upstream:
+        yield ("upstream", "url"), "is given beside upstreams, which name all servers; keep one of the two"
