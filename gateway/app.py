@@ -21,7 +21,16 @@ from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
-from gateway.policies import ByteBudgets, body_limits_of, models_of, policies_of, tenancy_of, upstreams_of
+from gateway.pipeline.relief import Relief
+from gateway.policies import (
+    ByteBudgets,
+    body_limits_of,
+    models_of,
+    policies_of,
+    pressure_policy_of,
+    tenancy_of,
+    upstreams_of,
+)
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import create_control_app
@@ -183,8 +192,9 @@ async def _start(
         metrics=metrics,
         log=log,
         clock=time.monotonic,
+        relief=_relief(settings, backends, images),
     )
-    metrics.observe_gauges(**gauge_readers(backends, seats, body_budget, decode_budget, log))
+    metrics.observe_gauges(**gauge_readers(parts, seats, body_budget, decode_budget))
     stack.push_async_callback(images.close)
     await _begin(stack, (log.start, log.close))
     for backend in backends:
@@ -197,6 +207,14 @@ async def _start(
     body_limits = body_limits_of(settings, budgets)
     door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
     return Running(Proxy(parts, door), backends, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
+
+
+def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorkers) -> Relief | None:
+    policy = pressure_policy_of(settings)
+    if policy is None:
+        return None
+    gates = {backend.name: backend.gate for backend in backends}
+    return Relief(policy, gates, images, ENCODER_ID, time.monotonic)
 
 
 async def _begin(

@@ -5,12 +5,14 @@ objects.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
+from gateway.domain.pressure import Band, PressurePolicy
 from gateway.domain.priority import Priority
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.resize import Fit, Preset, ResizePolicy
@@ -24,6 +26,7 @@ from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Policies
 from gateway.server.receive import BodyLimits
 from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSettings
+from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 
 DECODE_BYTES = "budget.decode_bytes"
@@ -141,6 +144,43 @@ def upstreams_of(settings: Settings) -> tuple[UpstreamPolicy, ...]:
 
 def _plain(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
+
+
+def pressure_policy_of(settings: Settings) -> PressurePolicy | None:
+    """The ladder; None where no rung is wanted."""
+    pressure = settings.pressure
+    if not pressure.rungs:
+        return None
+    bands = {rung: Band(each.enter, each.leave) for rung, each in pressure.rungs.items()}
+    shrink, history = pressure.shrink or ShrinkSettings(), pressure.history or HistoryRungSettings()
+    max_tokens, shed = pressure.max_tokens or MaxTokensSettings(), pressure.shed or ShedSettings()
+    return PressurePolicy(
+        bands=bands,
+        preset=Preset(shrink.preset),
+        keep_images=history.keep,
+        max_tokens=max_tokens.tokens,
+        shed_from=Priority[shed.priority.upper()],
+    )
+
+
+def rungs_that_do_nothing(settings: Settings) -> list[str]:
+    """A sentence for each rung of the ladder that other settings leave without an effect."""
+    return list(_idle_rungs(settings))
+
+
+def _idle_rungs(settings: Settings) -> Iterator[str]:
+    pressure, history = settings.pressure, settings.history
+    if pressure.shrink and settings.resize.preset != "off":
+        usual, pressed = Preset(settings.resize.preset), Preset(pressure.shrink.preset)
+        if pressed.area_pixels >= usual.area_pixels:
+            yield f"pressure.shrink.preset is {pressed}, but resize.preset brings all images under {usual} already."
+    most_kept = history.keep if history.mode == "always" else None
+    if pressure.history and most_kept is not None and pressure.history.keep >= most_kept:
+        yield f"pressure.history.keep is {pressure.history.keep}, but history.keep is {most_kept} for all already."
+    if settings.queue.requests == 0:
+        for rung, each in pressure.rungs.items():
+            if each.enter > 1.0:
+                yield f"pressure.{rung}.enter is {each.enter:g}, but with queue.requests = 0 pressure ends at 1."
 
 
 def engine_of(settings: Settings, upstream: UpstreamPolicy) -> Engine:

@@ -5,7 +5,9 @@ import pytest
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import ReservationRule
+from gateway.domain.pressure import Band, Rung
 from gateway.domain.priority import Priority
+from gateway.domain.resize import Preset
 from gateway.domain.tenancy import Tenant
 from gateway.ledger.byte_budget import ByteBudget
 from gateway.ledger.host_memory import GIB
@@ -18,6 +20,8 @@ from gateway.policies import (
     models_of,
     pixel_limits,
     policies_of,
+    pressure_policy_of,
+    rungs_that_do_nothing,
     tenancy_of,
     upstreams_of,
 )
@@ -192,3 +196,48 @@ def test_tokens_are_counted_here_only_where_the_settings_say_so():
     for text, is_so in (("", False), ("tokens: {answer: upstream}", False), ("tokens: {answer: estimate}", True)):
         settings = settings_of(text)
         assert policies_of(settings, budgets_of(settings)).counts_tokens is is_so
+
+
+def test_the_ladder_has_the_rungs_that_are_set():
+    assert pressure_policy_of(settings_of()) is None
+    policy = pressure_policy_of(
+        settings_of("pressure: {shrink: {preset: thumbnail}, max_tokens: {tokens: 64}, shed: {priority: default}}")
+    )
+    assert policy.bands == {Rung.SHRINK: Band(1.25, 0.95), Rung.MAX_TOKENS: Band(2.0, 1.25), Rung.SHED: Band(3.0, 2.0)}
+    assert (policy.preset, policy.max_tokens, policy.shed_from) == (Preset.THUMBNAIL, 64, Priority.DEFAULT)
+    assert pressure_policy_of(settings_of("pressure: {history: {keep: 5}}")).keep_images == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "resize: {preset: ocr}\npressure: {shrink: {preset: detail}}",
+            "pressure.shrink.preset is detail, but resize.preset brings all images under ocr already.",
+        ),
+        (
+            "history: {mode: always, keep: 2}\npressure: {history: {keep: 2}}",
+            "pressure.history.keep is 2, but history.keep is 2 for all already.",
+        ),
+        (
+            "queue: {requests: 0}\npressure: {shrink: {enter: 1.0, leave: 0.5}, shed: on}",
+            "pressure.shed.enter is 3, but with queue.requests = 0 pressure ends at 1.",
+        ),
+    ],
+)
+def test_a_rung_that_would_do_nothing_is_a_mistake(text, sentence):
+    assert rungs_that_do_nothing(settings_of(text)) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resize: {preset: ocr}\npressure: {shrink: {preset: thumbnail}}",
+        "history: {mode: always}\npressure: {history: on}",
+        "history: {keep: 1}\npressure: {history: on}",
+        "history: {mode: off}\npressure: {history: on, shrink: on, refuse: on}",
+        "queue: {requests: 0}",
+    ],
+)
+def test_rungs_that_do_more_than_the_usual_rules_are_none(text):
+    assert rungs_that_do_nothing(settings_of(text)) == []

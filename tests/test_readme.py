@@ -15,14 +15,18 @@ import yaml
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.domain.pressure import CALM_SECONDS, Rung
+from gateway.domain.resize import Preset
 from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
 from gateway.policies import tenancy_of
 from gateway.settings_sources import load
+from tests.domain.test_pressure_effect import SHRINK, at_times_capacity
 from tests.support.live_gateway import chat, image, live_gateway
 from tests.support.pictures import data_url, encoded, picture
+from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,6 +34,12 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def example_of(section):
+    """The settings that begin with this section."""
+    (example,) = (block for block in blocks("yaml") if block.startswith(f"{section}:"))
+    return example
 
 
 def commands(program):
@@ -69,12 +79,35 @@ def test_the_tokens_example_runs():
 
 
 def test_the_settings_example_loads():
-    (example,) = blocks("yaml")
+    example = example_of("upstream")
     settings = load(file_text=example, file_name="README.md").settings
     assert settings.models[0].family in FAMILIES
     assert settings.queue.requests == yaml.safe_load(example)["queue"]["requests"]
     (key,) = re.findall(r"printf %s (\S+) \| sha256sum", example)
     assert tenancy_of(settings).tenant_of(key.encode(), 0.0).name == settings.tenants[0].name
+
+
+def test_the_ladder_it_shows_has_the_defaults():
+    example = example_of("pressure")
+    switched_on = load(flags={f"pressure.{rung}": "on" for rung in Rung}).settings.pressure
+    assert load(file_text=example, file_name="README.md").settings.pressure == switched_on
+    assert CALM_SECONDS == 5
+    assert "below `leave` for five seconds" in README
+    assert Preset.OCR.area_pixels == 1280 * 1280
+
+
+def test_the_ladders_worth_is_what_the_simulation_shows():
+    (times,) = re.findall(r"serves (\d\.\d) times as\nmany requests", README)
+    off, on = (at_times_capacity(3.0, bands) for bands in ({}, SHRINK))
+    assert f"{on.served / off.served:.1f}" == times
+
+
+async def test_the_rungs_that_changed_a_request_are_told_as_it_says():
+    (shown,) = re.findall(r"because of pressure: `(.*?)`", README)
+    photo = image(data_url(encoded(picture(1400, 1400))))
+    async with pressed_gateway({"shrink": AT_A_TENTH, "max_tokens": AT_A_TENTH}) as pressed:
+        answer = await pressed.gateway.chat("What?", photo)
+    assert answer.headers["x-gateway-pressure"] == shown
 
 
 def test_the_environment_example_loads():
@@ -125,7 +158,7 @@ async def test_the_preflight_example_is_what_is_answered():
 
 
 async def test_the_headers_it_lists_come():
-    listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {"x-gateway-resize"}
+    listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {"x-gateway-resize", "x-gateway-pressure"}
     with running_emulator() as emulator:
         async with live_gateway(emulator.base_url) as gateway:
             answers = await _one_served_one_refused_and_one_counted(gateway)

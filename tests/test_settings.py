@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from gateway.policies import upstreams_of
@@ -353,3 +355,56 @@ upstreams:
 
     def test_what_is_no_list_is_said_so(self):
         assert mistakes(flags={"upstreams": "http://a"}) == ["upstreams (flag): must be a list, such as [one, another]"]
+
+
+class TestPressure:
+    """The ladder: what is set, what is on with its defaults, and what contradicts the order of the rungs."""
+
+    def test_every_rung_is_off_unless_it_is_set(self):
+        assert load().settings.pressure.rungs == {}
+        assert load(file_text="pressure: {shed: off, refuse: false, shrink: }").settings.pressure.rungs == {}
+
+    def test_a_rung_that_is_on_has_its_defaults(self):
+        pressure = load(file_text="pressure: {shrink: on, shed: {enter: 5}, refuse: {enter: 6}}").settings.pressure
+        assert list(pressure.rungs) == ["shrink", "shed", "refuse"]
+        assert (pressure.shrink.enter, pressure.shrink.leave, pressure.shrink.preset) == (1.25, 0.95, "ocr")
+        assert (pressure.shed.enter, pressure.shed.leave, pressure.shed.priority) == (5.0, 2.0, "batch")
+
+    def test_all_defaults_together_are_in_order(self):
+        text = "pressure: {shrink: on, history: on, max_tokens: on, shed: on, refuse: on}"
+        assert len(load(file_text=text).settings.pressure.rungs) == 5
+
+    def test_the_environment_and_flags_set_single_words(self):
+        environment = {"GATEWAY_PRESSURE__SHED__PRIORITY": "default", "GATEWAY_PRESSURE__SHRINK": "on"}
+        pressure = load(environment=environment, flags={"pressure.max_tokens.tokens": "64"}).settings.pressure
+        assert (pressure.shed.priority, pressure.shrink.preset, pressure.max_tokens.tokens) == ("default", "ocr", 64)
+
+    def test_every_mistake_is_named_at_once(self):
+        text = """
+        pressure:
+          shrink: {enter: 2, leave: 2, preset: tiny}
+          history: {enter: 1.5, keep: 0}
+          max_tokens: {enter: "3", leave: .nan}
+          shed: {enter: 1.75, levae: 1, priority: critical}
+          refuse: yes please
+          panic: on
+        """
+        lines = mistakes(file_text=text, file_name="g.yaml")
+        told = {(name, what) for name, _, what in (re.split(r" \((.*?)\): ", line, maxsplit=1) for line in lines)}
+        assert told >= {
+            ("pressure.shrink.leave", "2 is not below enter, which is 2"),
+            ("pressure.history.enter", "1.5 is below that of shrink, a gentler rung, which is 2"),
+            ("pressure.history.leave", "1 is below that of shrink, a gentler rung, which is 2"),
+            ("pressure.shed.enter", "1.75 is below that of shrink, a gentler rung, which is 2"),
+            ("pressure.shrink.preset", "Input should be 'thumbnail', 'ocr' or 'detail'"),
+            ("pressure.max_tokens.enter", "Input should be a valid number"),
+            ("pressure.refuse", "must hold names and values, such as {name: value}"),
+            ("pressure.shed.priority", "Input should be 'interactive', 'default' or 'batch'"),
+            ("pressure.shed.levae", "there is no such setting"),
+            ("pressure.panic", "there is no such setting"),
+        }
+
+    def test_what_is_no_section_has_no_order(self):
+        assert mistakes(file_text="pressure: 3", file_name="g.yaml") == [
+            "pressure (file g.yaml): must hold names and values, such as {name: value}"
+        ]

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from gateway.policies import limits_that_do_not_fit
+from gateway.policies import limits_that_do_not_fit, rungs_that_do_nothing
 from gateway.settings_sources import Loaded, SettingsError, load
 
 ConfigFile = Annotated[
@@ -68,6 +68,6 @@ def read_settings(config: Path | None, assignments: list[str] | None, flags: dic
         loaded = load(file_text=text, file_name=str(config), environment=os.environ, flags=given)
     except SettingsError as error:
         fail(f"The settings have mistakes:\n{error}\n`vlm-gateway check` lists every setting and its default.")
-    if conflicts := limits_that_do_not_fit(loaded.settings):
+    if conflicts := limits_that_do_not_fit(loaded.settings) + rungs_that_do_nothing(loaded.settings):
         fail("The settings contradict each other:\n" + "\n".join(conflicts))
     return loaded

@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.holdings import Holdings, HoldingsStatistics
-from gateway.domain.outcome import Reason
+from gateway.domain.outcome import BUDGET_REASON, Reason
+from gateway.domain.pressure import Pressure, pressure_on_images, pressure_on_texts
 from gateway.domain.promise import DrainRate, Promises, RetryAdvice
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy, WaitQueue
@@ -23,14 +24,6 @@ from gateway.domain.ticket import Newcomer, Ticket
 
 # After so many texts that have to wait, no further text is looked at; likewise images, which so never hide a text.
 _MOST_BLOCKED = 8
-
-# Without a queue the resource itself is the reason. Sequences are the engine's places: nowhere left to wait.
-_BUDGET_REASON = {
-    Resource.KV_BLOCKS: Reason.KV_BUDGET,
-    Resource.SEQUENCES: Reason.QUEUE_FULL,
-    Resource.ENCODER_TOKENS: Reason.ENCODER_BUDGET,
-    Resource.PREPROCESS_PIXELS: Reason.PREPROCESS_BUDGET,
-}
 
 
 class Budget(Protocol):
@@ -180,7 +173,7 @@ class Admission:
                 return Verdict.ADMITTED
             self._short = short
             if not self._policy.requests:
-                return self._refusal(_BUDGET_REASON[short], ticket, now)
+                return self._refusal(BUDGET_REASON[short], ticket, now)
         elif not self._policy.requests:
             advice = RetryAdvice(self._paused_until - now, is_promise=True)
             return Refusal(Reason.UPSTREAM_BACKPRESSURE, Resource.SEQUENCES, advice, 0, 0)
@@ -199,8 +192,7 @@ class Admission:
         """What is certain before the body was read: with others waiting and no room among them, there is none."""
         if not self._queue:
             return None
-        is_expected = newcomer.is_return and self._promises.is_due(now, newcomer.tenant)
-        obstacle = self._obstacle(newcomer, now, is_expected=is_expected)
+        obstacle = self._obstacle(newcomer, now, is_expected=self.is_expected(newcomer, now))
         if obstacle is None or self._queue.displaced_by(newcomer) is not None:
             return None
         return self._refusal(obstacle, newcomer, now)
@@ -295,6 +287,22 @@ class Admission:
             promised=len(self._promises),
             drain_per_second=self._drain.per_second(now),
         )
+
+    def pressure(self, *, on_images: bool) -> Pressure:
+        """As a request meets it that comes now, with images or without."""
+        holdings, queue = self._budget.statistics(), self._queue
+        if on_images:
+            return pressure_on_images(holdings, queue.wanted_by_texts, queue.wanted_by_images)
+        return pressure_on_texts(holdings, queue.wanted_by_texts)
+
+    def is_expected(self, newcomer: Newcomer, now: float) -> bool:
+        """It comes back as it was told, and a place is kept for it."""
+        return newcomer.is_return and self._promises.is_due(now, newcomer.tenant)
+
+    def promise_after(self, to: Newcomer, share: float, now: float) -> RetryAdvice:
+        """For one that may come back when `share` (0 to 1) of those that wait have left."""
+        missing = int(share * len(self._queue)) + 1
+        return self._promises.promise(now, self._drain.per_second(now), missing, self._jitter(), to)
 
     def _obstacle(self, newcomer: Ticket | Newcomer, now: float, *, is_expected: bool) -> Reason | None:
         obstacle = self._queue.obstacle(newcomer.body_bytes)

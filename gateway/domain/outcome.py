@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from gateway.domain.quantities import Resource
+
 
 class Outcome(StrEnum):
     """How the whole request ended."""
@@ -52,3 +54,13 @@ class Reason(StrEnum):
     UPSTREAM_LOADING = "upstream_loading"
     UPSTREAM_BACKPRESSURE = "upstream_backpressure"
     DRAINING = "draining"
+
+
+# Sequences are the engine's places: nowhere left to wait.
+BUDGET_REASON = {
+    Resource.KV_BLOCKS: Reason.KV_BUDGET,
+    Resource.SEQUENCES: Reason.QUEUE_FULL,
+    Resource.ENCODER_TOKENS: Reason.ENCODER_BUDGET,
+    Resource.PREPROCESS_PIXELS: Reason.PREPROCESS_BUDGET,
+}
+"""Where nobody may wait, the resource that is short is the reason itself."""

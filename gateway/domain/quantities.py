@@ -29,6 +29,10 @@ class Amounts(NamedTuple):
     encoder_tokens: int = 0
     preprocess_pixels: int = 0
 
+    def plus(self, other: "Amounts", sign: int = 1) -> "Amounts":
+        """Resource by resource, with `sign` -1 less instead of more."""
+        return Amounts(*[mine + sign * more for mine, more in zip(self, other, strict=True)])
+
 
 class Bounds(NamedTuple):
     """A quantity that is known only within limits; all three are equal where it is exact.

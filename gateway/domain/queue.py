@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gateway.domain.order import Line
 from gateway.domain.outcome import Reason
+from gateway.domain.quantities import Amounts
 from gateway.domain.ticket import Newcomer, Ticket
 
 SMALL_BODY_BYTES = 256 * 1024
@@ -56,7 +57,7 @@ class WaitQueue:
     large one does.
     """
 
-    __slots__ = ("_by_deadline", "_cost_tokens", "_line", "_overtaken", "_policy", "_sums")
+    __slots__ = ("_by_deadline", "_cost_tokens", "_line", "_overtaken", "_policy", "_sums", "_wanted")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self._policy = policy
@@ -66,6 +67,7 @@ class WaitQueue:
         self._sums = _Sums()
         self._cost_tokens = 0
         self._overtaken: dict[Ticket, int] = {}
+        self._wanted = [Amounts(), Amounts()]
 
     def __len__(self) -> int:
         return len(self._by_deadline)
@@ -77,6 +79,15 @@ class WaitQueue:
     @property
     def cost_tokens(self) -> int:
         return self._cost_tokens
+
+    @property
+    def wanted_by_texts(self) -> Amounts:
+        """What those that wait without images will take."""
+        return self._wanted[False]
+
+    @property
+    def wanted_by_images(self) -> Amounts:
+        return self._wanted[True]
 
     @property
     def next_deadline(self) -> float | None:
@@ -124,6 +135,7 @@ class WaitQueue:
         insort(self._by_deadline, (ticket.deadline, self._line.join(ticket), ticket))
         self._sums = self._sums.plus(ticket.body_bytes)
         self._cost_tokens += ticket.cost_tokens
+        self._wanted[ticket.is_image] = self._wanted[ticket.is_image].plus(ticket.amounts)
 
     def leave(self, ticket: Ticket) -> None:
         """Raises KeyError if it does not wait."""
@@ -163,6 +175,7 @@ class WaitQueue:
             self._overtaken.copy(),
         )
         other._sums, other._cost_tokens = self._sums, self._cost_tokens
+        other._wanted = self._wanted.copy()
         return other
 
     def _violation(self, sums: _Sums) -> Reason | None:
@@ -179,3 +192,4 @@ class WaitQueue:
         self._sums = self._sums.plus(ticket.body_bytes, -1)
         self._cost_tokens -= ticket.cost_tokens
         self._overtaken.pop(ticket, None)
+        self._wanted[ticket.is_image] = self._wanted[ticket.is_image].plus(ticket.amounts, -1)

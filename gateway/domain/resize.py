@@ -6,7 +6,7 @@ model's own size. Decisions depend on the image, the fixed policy and the number
 caches, keyed by the bytes of the picture, keep hitting. No pixels here: `imaging/` carries the plan out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -50,6 +50,7 @@ class Cap(StrEnum):
     PRESET = "preset"
     MAX_TOKENS_PER_IMAGE = "max_tokens_per_image"
     MAX_TOKENS_PER_REQUEST = "max_tokens_per_request"
+    PRESSURE = "pressure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class ResizePolicy:
     `preset` is a wish: an opted-out request goes at full cost. `encoder_budget` is the most embeddings one image may
     have (None: unknown). `honour_detail` reads `detail: low` as the thumbnail preset. Images with a side below
     `min_side` pixels, or below the unit of the model, are brought to the size that the model itself would give them.
+    `pressed` is the preset that an image gets because of pressure (pressure.py), a wish too.
     """
 
     max_tokens_per_image: int | None = None
@@ -70,6 +72,7 @@ class ResizePolicy:
     encoder_budget: int | None = None
     min_side: int = 1
     is_opted_out: bool = False
+    pressed: Preset | None = None
 
     def for_request(self, asked: str | None) -> "ResizePolicy":
         """The policy with what a request's `x-gateway-resize` asks for, which is never more than allowed.
@@ -88,6 +91,9 @@ class ResizePolicy:
         return replace(self, preset=_smaller(self.preset, Preset(asked)))
 
 
+_NOTHING_PRESSED: Mapping[int, Preset] = {}
+
+
 class _Ceiling(NamedTuple):
     """A cap on one image in placeholder tokens. A hard one refuses what it cannot bring under."""
 
@@ -97,15 +103,20 @@ class _Ceiling(NamedTuple):
 
 
 def plan_images(
-    infos: Sequence[ImageInfo], refs: Sequence[ImageRef], policy: ResizePolicy, family: VisionFamily
+    infos: Sequence[ImageInfo],
+    refs: Sequence[ImageRef],
+    policy: ResizePolicy,
+    family: VisionFamily,
+    pressed: Mapping[int, Preset] = _NOTHING_PRESSED,
 ) -> tuple[ImagePlan, ...]:
     """One plan per image that stays in the request, in its order.
 
-    `infos[i]` describes `refs[i]`. Raises GatewayError with the image's path: invalid_image_dimensions where the
-    model's processor refuses the size, image_too_large or too_many_images where a limit cannot be met.
+    `infos[i]` describes `refs[i]`; `pressed` holds the presets that pressure asks for, by ordinal. Raises GatewayError
+    with the image's path: invalid_image_dimensions where the model's processor refuses the size, image_too_large or
+    too_many_images where a limit cannot be met.
     """
     return tuple(
-        _plan_image(info, ref, _for_detail(policy, ref.detail), len(infos), family)
+        _plan_image(info, ref, _for_image(policy, ref, pressed), len(infos), family)
         for info, ref in zip(infos, refs, strict=True)
     )
 
@@ -138,10 +149,10 @@ def _under(plan: ImagePlan, ceiling: int, family: VisionFamily) -> ImagePlan:
     return plan if target is None else _resized(plan, target, Cap.CONTEXT, family)
 
 
-def _for_detail(policy: ResizePolicy, detail: str | None) -> ResizePolicy:
-    if policy.honour_detail and detail == "low":
-        return replace(policy, preset=_smaller(policy.preset, Preset.THUMBNAIL))
-    return policy
+def _for_image(policy: ResizePolicy, ref: ImageRef, pressed: Mapping[int, Preset]) -> ResizePolicy:
+    if policy.honour_detail and ref.detail == "low":
+        policy = replace(policy, preset=_smaller(policy.preset, Preset.THUMBNAIL))
+    return replace(policy, pressed=pressed[ref.ordinal]) if ref.ordinal in pressed else policy
 
 
 def _smaller(allowed: Preset | None, asked: Preset) -> Preset:
@@ -198,9 +209,10 @@ def _ceilings(size: Size, cost: ImageTokens, policy: ResizePolicy, images: int) 
         # Divided by the next power of two, so that earlier pictures keep their size while a conversation grows.
         share = policy.max_tokens_per_request >> (images - 1).bit_length()
         yield _Ceiling(share, Cap.MAX_TOKENS_PER_REQUEST, is_hard=True)
-    if policy.preset is not None and size.pixels > policy.preset.area_pixels:
-        worth = cost.placeholder * policy.preset.area_pixels // cost.model_size.pixels
-        yield _Ceiling(worth, Cap.PRESET, is_hard=False)
+    for preset, cap in (policy.preset, Cap.PRESET), (policy.pressed, Cap.PRESSURE):
+        if preset is not None and size.pixels > preset.area_pixels:
+            worth = cost.placeholder * preset.area_pixels // cost.model_size.pixels
+            yield _Ceiling(worth, cap, is_hard=False)
     if policy.fit is Fit.SHRINK and policy.encoder_budget is not None and cost.encoder > policy.encoder_budget:
         yield _Ceiling(policy.encoder_budget, Cap.ENCODER_BUDGET, is_hard=False)
 

@@ -6,7 +6,7 @@ takes an image's place is the affair of the rewriting in `wire/`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 
@@ -29,6 +29,7 @@ class TrimReason(StrEnum):
     KEEP = "keep"
     IMAGE_LIMIT = "image_limit"
     CONTEXT = "context"
+    PRESSURE = "pressure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class TrimPolicy:
     """`keep` images (None: as many as `image_limit` allows); dropped counts are multiples of `grid`.
 
     `image_limit` is the most images a request may carry upstream (None: unlimited). `marker` takes the place of each
-    dropped image.
+    dropped image. `keep_reason` is whose rule `keep` is.
     """
 
     mode: TrimMode = TrimMode.WHEN_NEEDED
@@ -44,6 +45,14 @@ class TrimPolicy:
     grid: int = 4
     image_limit: int | None = None
     marker: str = "[image removed]"
+    keep_reason: TrimReason = TrimReason.KEEP
+
+    def under_pressure(self, keep: int) -> "TrimPolicy":
+        """The rule of a conversation that began under pressure: always, and `keep` images at most."""
+        if self.mode is TrimMode.ALWAYS and self.keep is not None and self.keep <= keep:
+            return self
+        most = keep if self.keep is None else min(keep, self.keep)
+        return replace(self, mode=TrimMode.ALWAYS, keep=most, keep_reason=TrimReason.PRESSURE)
 
     @property
     def most_kept(self) -> int | None:
@@ -121,6 +130,13 @@ def last_turn(messages: Sequence[MessageOutline]) -> Sequence[MessageOutline]:
     return messages[max((index for index, role in enumerate(roles) if role == "assistant"), default=0) :]
 
 
+def new_images(messages: Sequence[MessageOutline]) -> frozenset[int]:
+    """Ordinals of the images after the last answer of the assistant, which no cache can know as part of its prompt."""
+    turn = last_turn(messages)
+    said = turn[1:] if turn and turn[0].role == "assistant" else turn
+    return frozenset(ordinal for message in said for ordinal in message.images)
+
+
 def _before_last_answer(messages: Sequence[MessageOutline]) -> list[int]:
     earlier = messages[: len(messages) - len(last_turn(messages))]
     return [ordinal for message in earlier for ordinal in message.images]
@@ -128,7 +144,7 @@ def _before_last_answer(messages: Sequence[MessageOutline]) -> list[int]:
 
 def _by_count(images: int, policy: TrimPolicy) -> tuple[int, TrimReason]:
     is_over_limit = policy.image_limit is not None and images > policy.image_limit
-    reason = TrimReason.IMAGE_LIMIT if is_over_limit else TrimReason.KEEP
+    reason = TrimReason.IMAGE_LIMIT if is_over_limit else policy.keep_reason
     if policy.most_kept is None or not (is_over_limit or policy.mode is TrimMode.ALWAYS):
         return 0, reason
     steps = -(-max(0, images - policy.most_kept) // policy.grid)

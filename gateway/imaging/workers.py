@@ -121,9 +121,13 @@ class ImageWorkers:
 
     async def digest(self, file: EncodedFile) -> bytes:
         """SHA-256 of the base64 as it came."""
-        if len(file.payload) < _INLINE_HASH_BYTES:
-            return _sha256(file.payload)
-        return await asyncio.get_running_loop().run_in_executor(self._lookers.pool, _sha256, file.payload)
+        return await self.hash_of(file.payload)
+
+    async def hash_of(self, content: memoryview | bytes) -> bytes:
+        """SHA-256."""
+        if len(content) < _INLINE_HASH_BYTES:
+            return _sha256(content)
+        return await asyncio.get_running_loop().run_in_executor(self._lookers.pool, _sha256, content)
 
     async def prepare(
         self, file: EncodedFile, info: ImageInfo, target: Size | None, param: str, digest: bytes | None = None

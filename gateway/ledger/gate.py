@@ -12,6 +12,8 @@ from gateway.domain.admission import Admission, AdmissionStatistics, Decision, P
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Ending
+from gateway.domain.pressure import Pressure
+from gateway.domain.promise import RetryAdvice
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
@@ -188,6 +190,18 @@ class Gate:
     def capacity(self) -> tuple[int | None, ...]:
         """What may be held just now, by Resource; None: not enforced."""
         return self._ledger.capacity
+
+    def pressure(self, *, on_images: bool) -> Pressure:
+        """On the engine, as a request meets it that comes now, with images or without."""
+        return self._admission.pressure(on_images=on_images)
+
+    def is_expected(self, newcomer: Newcomer) -> bool:
+        """It comes back as it was told, and a place is kept for it."""
+        return self._admission.is_expected(newcomer, self._clock())
+
+    def promise_after(self, to: Newcomer, share: float) -> RetryAdvice:
+        """For one that may come back when `share` (0 to 1) of those that wait have left."""
+        return self._admission.promise_after(to, share, self._clock())
 
     async def admit(self, ticket: Ticket) -> Lease:
         """The lease, at once or after waiting. Raises GatewayError 429 (no room to wait) or 503 (waited in vain).

@@ -13,12 +13,13 @@ from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
 from gateway.domain.tenancy import Tenant
 from gateway.domain.ticket import Newcomer
-from gateway.domain.trim import TrimPolicy
+from gateway.domain.trim import TrimPolicy, TrimReason
 from gateway.imaging.limits import ImageLimits
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.gate import Lease
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
+from gateway.pipeline.relief import Relief, Relieved
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 from gateway.wire.edits import PartSpans, locate_parts
@@ -67,7 +68,7 @@ class Rules(Protocol):
 class Parts:
     """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds.
 
-    There is at least one of `backends`, and each has a name of its own.
+    There is at least one of `backends`, and each has a name of its own. Without `relief` there is no ladder.
     """
 
     policies: Policies
@@ -76,6 +77,7 @@ class Parts:
     metrics: Metrics
     log: RequestLog
     clock: Callable[[], float]
+    relief: Relief | None = None
 
     @property
     def looker(self) -> Looker:
@@ -127,6 +129,8 @@ class Exchange:
     plans: tuple[ImagePlan, ...] = ()
     trimmed: tuple[int, ...] = ()
     trimmed_tokens: int = 0
+    trim_reason: TrimReason | None = None
+    relieved: Relieved | None = None
     parts: dict[int, PartSpans] | None = None
     encoded_anew: tuple[int, ...] = ()
     sent_images: tuple[tuple[bytes, Size], ...] = ()

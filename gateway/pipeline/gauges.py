@@ -4,20 +4,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from gateway.domain.holdings import HoldingsStatistics
+from gateway.domain.pressure import Rung
 from gateway.domain.quantities import Resource
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline.backend import Backend
-from gateway.telemetry.declarations import OF_ALL
-from gateway.telemetry.request_log import RequestLog
+from gateway.pipeline.exchange import Parts
+from gateway.telemetry.declarations import LANES, OF_ALL
 
 Cells = dict[tuple[str, ...], float]
 Reading = float | Mapping[str, float] | Cells
 
 
 def gauge_readers(
-    backends: Sequence[Backend], seats: Seats, bodies: ByteBudget, decodes: ByteBudget, log: RequestLog
+    parts: Parts, seats: Seats, bodies: ByteBudget, decodes: ByteBudget
 ) -> dict[str, Callable[[], Reading]]:
     """By the declared name of the metric."""
+    backends = parts.backends
 
     def of_each(read: Callable[[Backend], float]) -> Callable[[], Reading]:
         return lambda: {backend.name: float(read(backend)) for backend in backends}
@@ -53,7 +55,9 @@ def gauge_readers(
         "admission_pause_seconds": of_each(lambda backend: backend.follower.pause_seconds),
         "upstream_requests_in_flight": of_each(lambda backend: backend.upstream.statistics().in_flight),
         "upstream_retries_total": of_each(lambda backend: backend.upstream.statistics().retried),
-        "log_lines_dropped_total": lambda: log.statistics().dropped,
+        "pressure_ratio": lambda: _pressures(backends),
+        "pressure_rung_in_force": lambda: _rungs_in_force(parts),
+        "log_lines_dropped_total": lambda: parts.log.statistics().dropped,
     }
 
 
@@ -68,6 +72,26 @@ def _by_resource(backends: Sequence[Backend], read: Callable[[HoldingsStatistics
 
 def _of_all(amounts: Mapping[str, int]) -> Cells:
     return {(resource, OF_ALL): amount for resource, amount in amounts.items()}
+
+
+def _pressures(backends: Sequence[Backend]) -> Cells:
+    return {
+        (lane, backend.name): backend.gate.pressure(on_images=bool(on_images)).ratio
+        for backend in backends
+        for on_images, lane in enumerate(LANES)
+    }
+
+
+def _rungs_in_force(parts: Parts) -> Cells:
+    cells: Cells = {
+        (rung.value, lane, backend.name): 0.0 for rung in Rung for lane in LANES for backend in parts.backends
+    }
+    if parts.relief is not None:
+        for backend in parts.backends:
+            for on_images, lane in enumerate(LANES):
+                for rung in parts.relief.look(backend.name, on_images=bool(on_images)).in_force:
+                    cells[rung, lane, backend.name] = 1.0
+    return cells
 
 
 def _kv_usage(backend: Backend) -> float:

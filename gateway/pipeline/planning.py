@@ -4,7 +4,7 @@ The decisions are domain/trim.py's and domain/resize.py's; here they get what th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,12 +13,13 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImagePlan
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import ImageRef, VisionRequest
-from gateway.domain.resize import ResizePolicy, plan_images, shrink_to_context
+from gateway.domain.resize import Preset, ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.trim import ContextRoom, TrimPlan, TrimPolicy, TrimReason, last_turn, plan_trim
 from gateway.domain.vision.base import ImageTokens, UnservableImageError, VisionFamily
 from gateway.models.served import ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Rules
+from gateway.pipeline.ladder import recall_conversation, recall_images
 from gateway.pipeline.rewriting import ImageSource
 from gateway.wire.data_url import DataUrl, read_data_url, read_in_place, read_spelled
 
@@ -54,9 +55,14 @@ async def plan_request(
     """
     if not request.images:
         return Plan()
+    relieved = exchange.relieved
+    if relieved is not None:
+        await recall_conversation(relieved, exchange, request)
     by_count = drop_by_count(rules, exchange, request)
     gone = frozenset(by_count.dropped)
     sources = await _look_at(rules, exchange, [ref for ref in request.images if ref.ordinal not in gone])
+    if relieved is not None and not model.is_assumed:
+        sources = await recall_images(relieved, exchange, request, sources)
     known = (rules, exchange, request, model, text, by_count, sources)
     if len(sources) <= _INLINE_IMAGES:
         return plan_known(*known)
@@ -87,7 +93,8 @@ def plan_known(
         return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
     room = _context_room(rules, exchange, request, model, text)
     trim, resize = _trim_policy(rules, exchange), _resize_policy(rules, exchange)
-    return _fitted(_Conversation(request, sources, by_count, room, trim, resize), model.family)
+    pressed = exchange.relieved.presets if exchange.relieved else {}
+    return _fitted(_Conversation(request, sources, by_count, room, trim, resize, pressed), model.family)
 
 
 class _Conversation(NamedTuple):
@@ -99,6 +106,7 @@ class _Conversation(NamedTuple):
     room: ContextRoom | None
     trim: TrimPolicy
     resize: ResizePolicy
+    pressed: Mapping[int, Preset]
 
 
 def _fitted(conversation: _Conversation, family: VisionFamily) -> Plan:
@@ -107,10 +115,10 @@ def _fitted(conversation: _Conversation, family: VisionFamily) -> Plan:
     What an image costs depends on how many stay (`max_tokens_per_request`), and how many stay on what they cost. Fewer
     images are never cheaper, so what has to go at the price of many has to go at that of few: it ends at the fewest.
     """
-    request, sources, trimmed, room, trim, resize = conversation
+    request, sources, trimmed, room, trim, resize, pressed = conversation
     trimmed_tokens = 0
     while True:
-        plans = plan_images([s.info for s in sources], [s.ref for s in sources], resize, family)
+        plans = plan_images([s.info for s in sources], [s.ref for s in sources], resize, family, pressed)
         if room is None:
             break
         prices = dict.fromkeys(range(len(request.images)), 0)
@@ -125,7 +133,7 @@ def _fitted(conversation: _Conversation, family: VisionFamily) -> Plan:
     return Plan(tuple(sources), plans, trimmed.dropped, trimmed.reason, trimmed_tokens)
 
 
-async def _look_at(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> list[ImageSource]:
+async def _look_at(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> Sequence[ImageSource]:
     """Headers only."""
     sources = []
     for ref in refs:
@@ -172,7 +180,9 @@ def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
 
 
 def _trim_policy(rules: Rules, exchange: Exchange) -> TrimPolicy:
-    return replace(rules.policies.trim, image_limit=exchange.models.engine.image_limit.value or _MOST_IMAGES)
+    policy = replace(rules.policies.trim, image_limit=exchange.models.engine.image_limit.value or _MOST_IMAGES)
+    relieved = exchange.relieved
+    return policy.under_pressure(relieved.relief.policy.keep_images) if relieved and relieved.is_strict else policy
 
 
 def _resize_policy(rules: Rules, exchange: Exchange) -> ResizePolicy:

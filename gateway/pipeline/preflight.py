@@ -5,6 +5,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.preflight import Foresight, foresee, never, refused
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.ladder import meet_pressure
 from gateway.pipeline.reading import read_aside, read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import as_gateway_error, hash_images, misfit_of, price, spare_known, ticket_of
@@ -22,6 +23,8 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
         exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
         request = await read_request(exchange)
         route(parts, exchange, request)
+        if parts.relief is not None:
+            request = await meet_pressure(parts.relief, exchange, request)
         plan, cost = await price(parts, exchange, request)
     except GatewayError as error:
         if error.code is Code.INVALID_JSON:

@@ -12,8 +12,9 @@ from gateway.domain.outcome import Outcome
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import OPT_OUT, Preset
 from gateway.domain.tenancy import Tenant
-from gateway.domain.trim import last_turn
+from gateway.domain.trim import new_images
 from gateway.pipeline.exchange import Exchange
+from gateway.pipeline.ladder import declare_rungs
 from gateway.telemetry.request_log import Picture, RequestRecord
 from gateway.wire.declare import declare_images
 
@@ -57,6 +58,8 @@ def record_of(
         images=len(request.images) if request else 0,
         images_changed=changed.decode() if changed else None,
         body_bytes=exchange.body_bytes,
+        pressure=round(exchange.relieved.pressure.ratio, 3) if exchange.relieved else None,
+        rungs=declare_rungs(exchange) or None,
         queue_ms=_milliseconds(exchange.queue_seconds),
         first_event_ms=_milliseconds(exchange.first_event_at - arrived) if exchange.first_event_at else None,
         total_ms=_milliseconds(exchange.ended - arrived),
@@ -67,7 +70,7 @@ def record_of(
         is_return=exchange.is_return,
         prompts=request.prompts if request else 1,
         answers=cost.answers if cost else 1,
-        max_tokens=request.max_tokens if request else None,
+        max_tokens=_asked_tokens(exchange),
         text_tokens=cost.text_tokens if cost else None,
         prompt_token_ids=request.prompt_token_ids if request else 0,
         truncate_prompt_tokens=request.truncate_prompt_tokens if request else None,
@@ -89,6 +92,13 @@ def _asked_priority(exchange: Exchange) -> str | None:
     return None if asked is None else asked.label
 
 
+def _asked_tokens(exchange: Exchange) -> int | None:
+    """The client's own bound, also where pressure lowered it."""
+    if exchange.relieved is not None and exchange.relieved.cap is not None:
+        return exchange.relieved.asked_tokens
+    return exchange.request.max_tokens if exchange.request else None
+
+
 def _tenant_id(tenant: Tenant) -> str | None:
     """None where the class says it already."""
     return None if tenant.name in {"", tenant.tenant_class} else _pseudonym(tenant.name)
@@ -107,7 +117,7 @@ def _image_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
         "text_bytes": request.text_bytes,
         "messages": len(request.messages),
         "pictures": _pictures(exchange, request),
-        "new_images": sum(len(message.images) for message in last_turn(request.messages)),
+        "new_images": len(new_images(request.messages)),
     }
 
 

@@ -42,6 +42,8 @@ def rewrite(
     if asks_for_usage:
         splices = ask_for_usage(exchange.body, has_stream_options=request.has_stream_options)
     exchange.asks_for_usage = bool(splices)
+    if exchange.relieved is not None and exchange.relieved.cap is not None:
+        splices.append(exchange.relieved.cap.splice)
     for source in sources:
         result = prepared.get(source.ref.ordinal)
         media_type = result.media_type if result else f"image/{source.info.format}"

@@ -13,6 +13,7 @@ from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
 from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.record import record_of
 from gateway.upstream.client import Answer
 from gateway.wire.errors import error_status
@@ -215,6 +216,9 @@ def _learn_limits(exchange: Exchange, learned: LearnedLimits | None) -> None:
 def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     metrics = parts.metrics
     metrics.request_ended(exchange.model_name, _endpoint(exchange), outcome)
+    if exchange.relieved is not None:
+        for rung in touched_by(exchange, exchange.relieved):
+            metrics.relieved(rung)
     if exchange.queued is not None:
         metrics.queue_wait(exchange.queue_seconds)
     if exchange.sent_at is not None and exchange.received is not None:

@@ -19,6 +19,7 @@ from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Parts, Rules
+from gateway.pipeline.ladder import meet_pressure
 from gateway.pipeline.planning import Plan, image_cost, plan_request
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
@@ -46,6 +47,8 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     request = await read_request(exchange)
     route(parts, exchange, request)
+    if parts.relief is not None:
+        request = await meet_pressure(parts.relief, exchange, request)
     plan, cost = await price(parts, exchange, request)
     misfit = misfit_of(exchange, cost)
     if misfit is not None:
@@ -54,6 +57,8 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
         if plan.sources and parts.policies.verifies_all:
             plan, cost = await spare_known_images(parts, exchange, plan, cost)
         await admit(parts, exchange, cost)
+    if exchange.relieved is not None:
+        exchange.relieved.remember()
     prepared = await transform(parts, exchange, plan)
     edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
     is_long = len(request.images) > _IMAGES_AT_ONCE or (request.has_stream_options and len(exchange.body) > _LONG_BYTES)
@@ -78,6 +83,7 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
     if plan.trimmed:
         text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
     exchange.plans, exchange.trimmed, exchange.trimmed_tokens = plan.plans, plan.trimmed, plan.trimmed_tokens
+    exchange.trim_reason = plan.trim_reason
     cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
     return plan, cost
 
@@ -130,7 +136,7 @@ async def spare_known_images(
 
 async def hash_images(parts: Parts, plan: Plan) -> tuple[tuple[bytes, Size], ...]:
     """What the engine's caches know each image by: the hash of its file and the size in which it is sent."""
-    digests = [await parts.images.digest(source.url.file) for source in plan.sources]
+    digests = [source.digest or await parts.images.digest(source.url.file) for source in plan.sources]
     return tuple(zip(digests, (image.target for image in plan.plans), strict=True))
 
 

@@ -13,12 +13,13 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
 from gateway.pipeline import settle
 from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.ladder import declare_rungs
 from gateway.pipeline.story import as_gateway_error
 from gateway.server.door import Arrival
 from gateway.server.receive import Receive
 from gateway.upstream.client import Answer
 from gateway.upstream.errors import UpstreamError
-from gateway.wire.declare import success_headers
+from gateway.wire.declare import pressure_header, success_headers
 from gateway.wire.errors import anthropic_error_body, error_body, error_headers, error_status
 from gateway.wire.routes import Kind, speaks_anthropic
 from gateway.wire.sse import error_event
@@ -89,6 +90,7 @@ def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:
         plans=exchange.plans,
         trimmed=exchange.trimmed,
         encoded_anew=exchange.encoded_anew,
+        rungs=declare_rungs(exchange),
     )
 
 
@@ -148,7 +150,7 @@ async def _drained(error: GatewayError, arrival: Arrival, receive: Receive) -> b
 
 
 def _about(exchange: Exchange) -> list[tuple[bytes, bytes]]:
-    headers = [(b"x-request-id", echoed_id(exchange))]
+    headers = [(b"x-request-id", echoed_id(exchange)), *pressure_header(declare_rungs(exchange))]
     if exchange.route.kind is Kind.WRONG_METHOD:
         headers.append((b"allow", ", ".join(exchange.route.methods).encode()))
     return headers

@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import ModelWrapValidatorHandler, model_validator
 
 from gateway.domain.learning import ReservationRule
+from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
     MIB,
@@ -24,7 +25,7 @@ from gateway.settings.tenants import Tenants, TenantSettings
 from gateway.settings.tokens import TokenSettings
 from gateway.settings.upstreams import Upstreams, UpstreamSettings, given_twice
 
-__all__ = ["MIB", "BudgetSettings", "ImageSettings", "Section", "Settings", "TenantSettings"]
+__all__ = ["MIB", "BudgetSettings", "ImageSettings", "PressureSettings", "Section", "Settings", "TenantSettings"]
 
 
 class Settings(Section):
@@ -38,6 +39,7 @@ class Settings(Section):
     history: HistorySettings = HistorySettings()
     budget: BudgetSettings = BudgetSettings()
     queue: QueueSettings = QueueSettings()
+    pressure: Pressure = PressureSettings()
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     models: tuple[ModelSettings, ...] = ()
     tenants: Tenants = ()

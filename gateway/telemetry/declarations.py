@@ -12,6 +12,7 @@ from typing import Literal
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
 
@@ -71,6 +72,10 @@ _CODE = Label("code", IMAGE_CODES)
 _FORMAT = Label("format", (*ImageFormat, UNKNOWN))
 _ACTION = Label("action", tuple(ImageAction))
 _RESOURCE = Label("resource", RESOURCES)
+_RUNG = Label("rung", tuple(Rung))
+LANES = ("text", "image")
+"""Requests without images, and those with them."""
+_LANE = Label("lane", LANES)
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _WORK_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -90,6 +95,9 @@ IMAGE_ERRORS = Declaration("image_errors_total", "counter", "Images refused, by 
 IMAGES = Declaration("images_total", "counter", "Images by format and by what was done to them.", (_FORMAT, _ACTION))
 TOKENS_SAVED = Declaration(
     "tokens_saved_total", "counter", "Prompt tokens that resizing and trimming kept from the engine.", (_ACTION,)
+)
+RELIEVED = Declaration(
+    "pressure_requests_total", "counter", "Requests that a rung of the ladder changed or refused.", (_RUNG,)
 )
 QUEUE_WAIT = Declaration(
     "queue_wait_seconds", "histogram", "Time from arrival in the queue to admission.", buckets=_WAIT_SECONDS
@@ -123,6 +131,7 @@ RECORDED = (
     IMAGE_ERRORS,
     IMAGES,
     TOKENS_SAVED,
+    RELIEVED,
     QUEUE_WAIT,
     RETRY_AFTER,
     IMAGE_PIXELS,
@@ -181,6 +190,15 @@ OBSERVED = (
         "gauge",
         "Nothing is sent for so long: the upstream turned requests away.",
         (UPSTREAM,),
+    ),
+    Declaration(
+        "pressure_ratio",
+        "gauge",
+        "What is held and waited for, as a multiple of all there is: of the resource that is short of most.",
+        (_LANE, UPSTREAM),
+    ),
+    Declaration(
+        "pressure_rung_in_force", "gauge", "1 while the rung of the ladder is in force.", (_RUNG, _LANE, UPSTREAM)
     ),
     Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended.", (UPSTREAM,)),
     Declaration(

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.telemetry import declarations as declared
@@ -117,7 +118,15 @@ class Metrics:
         self._image_errors = CounterTable(declared.IMAGE_ERRORS)
         self._images = CounterTable(declared.IMAGES)
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
-        self._counters = (self._requests, self._rejections, self._image_errors, self._images, self._tokens_saved)
+        self._relieved = CounterTable(declared.RELIEVED)
+        self._counters = (
+            self._requests,
+            self._rejections,
+            self._image_errors,
+            self._images,
+            self._tokens_saved,
+            self._relieved,
+        )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
         self._retry_after = Histogram(declared.RETRY_AFTER)
         self._image_pixels = Histogram(declared.IMAGE_PIXELS)
@@ -175,6 +184,10 @@ class Metrics:
         key = self._model(model), reason, priority, tenant_class
         cells = self._rejections.cells
         cells[key if key in cells else (OTHER, reason, priority, tenant_class)] += 1
+
+    def relieved(self, rung: Rung) -> None:
+        """A rung of the ladder changed a request, or refused it."""
+        self._relieved.cells[(rung,)] += 1
 
     def image_error(self, code: Code) -> None:
         """Only for codes about an image; KeyError for others."""

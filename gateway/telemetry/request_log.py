@@ -46,7 +46,8 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     `time` is the end of the request. `tenant` is the operator's name for whoever has the key, or `default`;
     `deadline_ms` what the client gave from its arrival. `message` is what a refused client was told, `short` the
     resource that was short. Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported.
-    `images_changed` are the entries of `x-gateway-images`.
+    `images_changed` are the entries of `x-gateway-images`. Where there is a ladder, `pressure` is what the request met,
+    and `rungs` the value of `x-gateway-pressure`.
 
     The fields from `arrived` on are what `vlm-gateway replay` decides by. `arrived` is in seconds since 1970,
     `offered_ms` the time from then until it asked for a place. `tenant_id` tells tenants of one process apart.
@@ -81,6 +82,8 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     images: int = 0
     images_changed: str | None = None
     body_bytes: int | None = None
+    pressure: float | None = None
+    rungs: str | None = None
     queue_ms: float | None = None
     first_event_ms: float | None = None
     total_ms: float | None = None

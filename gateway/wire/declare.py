@@ -23,15 +23,24 @@ def success_headers(
     plans: Sequence[ImagePlan] = (),
     trimmed: Collection[int] = (),
     encoded_anew: Collection[int] = (),
+    rungs: str = "",
 ) -> list[tuple[bytes, bytes]]:
-    """Token counts are the estimate's; `trimmed` and `encoded_anew` (not resized) are ordinals of images."""
+    """Token counts are the estimate's; `trimmed` and `encoded_anew` (not resized) are ordinals of images; `rungs` are
+    those of the ladder that changed the request.
+    """
     headers = [
         (b"x-gateway-prompt-tokens", b"%d" % prompt_tokens),
         (b"x-gateway-visual-tokens", b"%d" % visual_tokens),
         (b"x-gateway-queue-ms", b"%d" % round(queue_seconds * 1000)),
+        *pressure_header(rungs),
     ]
     images = declare_images(plans, trimmed, encoded_anew)
     return [*headers, (b"x-gateway-images", images)] if images else headers
+
+
+def pressure_header(rungs: str) -> list[tuple[bytes, bytes]]:
+    """None where `rungs` is empty: pressure changed nothing."""
+    return [(b"x-gateway-pressure", rungs.encode())] if rungs else []
 
 
 def declare_images(plans: Sequence[ImagePlan], trimmed: Collection[int], encoded_anew: Collection[int] = ()) -> bytes:

@@ -64,6 +64,24 @@ def test_every_setting_is_listed_with_its_value_and_its_source(tmp_path):
     assert "(automatic)" in result.stdout
 
 
+def test_the_ladder_is_shown_as_it_will_be_climbed():
+    nothing, result = found()
+    assert nothing["ladder"] == []
+    assert nothing["settings"]["pressure.shed"] == {"value": "off", "origin": "default"}
+    assert "Under pressure" not in result.stdout
+    flags = ("shed=on", "shrink.preset=thumbnail", "history=on", "max_tokens.tokens=99", "refuse.enter=9")
+    said, result = found(*(word for flag in flags for word in ("--set", f"pressure.{flag}")))
+    assert [(each["rung"], each["enter"], each["leave"]) for each in said["ladder"]] == [
+        ("shrink", 1.25, 0.95),
+        ("history", 1.5, 1.0),
+        ("max_tokens", 2.0, 1.25),
+        ("shed", 3.0, 2.0),
+        ("refuse", 9.0, 3.0),
+    ]
+    assert "new images are brought under thumbnail (262,144 pixels)" in result.stdout
+    assert said["settings"]["pressure.refuse.enter"] == {"value": 9.0, "origin": "flag"}
+
+
 def test_a_secret_is_never_shown():
     said, result = found(GATEWAY_UPSTREAM__API_KEY="tell-nobody")
     assert said["settings"]["upstream.api_key"] == {"value": "**********", "origin": "environment"}

@@ -47,6 +47,16 @@ def test_equal_tickets_are_still_two():
     assert list(queue.candidates(0.0)) == [one]
 
 
+def test_what_waiters_will_take_is_summed_for_texts_and_for_images():
+    text, image = ticket(), ticket()
+    image.amounts = Amounts(30, 1, 400, 784_000)
+    queue = queue_with(text, image, ticket())
+    assert (queue.wanted_by_texts, queue.wanted_by_images) == (Amounts(0, 2), image.amounts)
+    queue.leave(text)
+    queue.admit(image, 1.0, in_turn=True)
+    assert (queue.wanted_by_texts, queue.wanted_by_images) == (Amounts(0, 1), Amounts())
+
+
 def test_deadlines_pass_in_their_own_order():
     late, early, middle = ticket(deadline=30.0), ticket(deadline=10.0), ticket(deadline=20.0)
     queue = queue_with(late, early, middle)

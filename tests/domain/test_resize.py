@@ -115,6 +115,31 @@ def test_presets_are_maximum_areas(preset, target, tokens):
     assert targets((side, side), preset=preset) == [(f"{side}x{side}", None)]
 
 
+def pressed(*sizes, preset=Preset.OCR, asked=None, ordinals=(0,), detail=None, **policy):
+    """As `targets`, with `ordinals` brought under a preset by pressure."""
+    infos, refs = [image(*size) for size in sizes], [ref(ordinal, detail) for ordinal in range(len(sizes))]
+    how = ResizePolicy(**policy).for_request(asked)
+    plans = plan_images(infos, refs, how, QWEN2, dict.fromkeys(ordinals, preset))
+    return [(str(p.target), p.resize_reason) for p in plans]
+
+
+def test_pressure_brings_the_images_that_it_names_under_its_preset():
+    assert pressed((3840, 2160), (3840, 2160), ordinals=[1]) == [("3840x2160", None), ("1680x952", Cap.PRESSURE)]
+    assert pressed((1280, 1280)) == [("1280x1280", None)]
+
+
+def test_pressure_never_makes_larger_what_a_stricter_rule_makes_small():
+    small = [("672x364", Cap.PRESET)]
+    assert pressed((3840, 2160), preset=Preset.OCR, asked="thumbnail") == small
+    assert pressed((3840, 2160), preset=Preset.OCR, detail="low", honour_detail=True) == small
+    assert pressed((3840, 2160), preset=Preset.THUMBNAIL, asked="ocr") == [("672x364", Cap.PRESSURE)]
+    assert pressed((3840, 2160), max_tokens_per_image=100)[0][1] is Cap.MAX_TOKENS_PER_IMAGE
+
+
+def test_pressure_leaves_images_of_a_request_alone_that_wants_them_as_they_are():
+    assert pressed((3840, 2160), asked="off") == [("3840x2160", None)]
+
+
 def test_a_preset_that_the_model_cannot_meet_leaves_the_image_alone():
     greedy = QwenVL("greedy", unit=28, min_pixels=1003520, max_pixels=12845056)
     assert targets((1000, 800), family=greedy, preset=Preset.THUMBNAIL) == [("1000x800", None)]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import MessageOutline
-from gateway.domain.trim import ContextRoom, TrimMode, TrimPlan, TrimPolicy, TrimReason, plan_trim
+from gateway.domain.trim import ContextRoom, TrimMode, TrimPlan, TrimPolicy, TrimReason, new_images, plan_trim
 
 
 def conversation(script):
@@ -67,6 +67,19 @@ def test_always_trims_to_keep_without_any_limit():
     assert dropped(turns(9), mode=TrimMode.ALWAYS) == TrimPlan((), None)
 
 
+@pytest.mark.parametrize("mode", list(TrimMode))
+def test_under_pressure_the_stricter_rule_holds_whatever_the_mode_is(mode):
+    strict = TrimPolicy(mode=mode, grid=1).under_pressure(2)
+    assert plan_trim(turns(5), [100] * 5, None, strict) == TrimPlan((0, 1, 2), TrimReason.PRESSURE)
+    assert TrimPolicy(mode=mode, keep=1).under_pressure(2).most_kept == 1
+    assert TrimPolicy(mode=mode, keep=9, image_limit=1).under_pressure(2).most_kept == 1
+
+
+def test_a_rule_that_is_as_strict_already_stays_as_it_is():
+    usual = TrimPolicy(mode=TrimMode.ALWAYS, keep=2)
+    assert usual.under_pressure(2) is usual
+
+
 def test_a_context_too_small_for_one_image_drops_a_step():
     assert dropped(turns(9), context=room_for(8)) == TrimPlan((0, 1, 2, 3), TrimReason.CONTEXT)
     assert len(dropped(turns(9), context=room_for(4)).dropped) == 8
@@ -106,6 +119,22 @@ def test_results_of_tools_after_the_last_call_stay():
 def test_a_prefilled_answer_is_no_last_answer():
     assert dropped(conversation("u4 a u8 a"), image_limit=8).dropped == (0, 1, 2, 3)
     assert dropped(conversation("s1 u1 a a"), context=room_for(0)) == TrimPlan((), None)
+
+
+@pytest.mark.parametrize(
+    ("script", "new"),
+    [
+        ("u2", {0, 1}),
+        ("s u1 a u1", {1}),
+        ("u1 a1 t1 u1", {2, 3}),
+        ("u1 a", {0}),  # the start of an answer that is still to come
+        ("u1 a u a", set()),
+        ("a1 u1", {1}),
+        ("", set()),
+    ],
+)
+def test_new_images_are_those_after_the_last_answer(script, new):
+    assert new_images(conversation(script)) == new
 
 
 def test_thirteen_images_in_one_turn_are_refused_with_both_numbers():

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gateway.domain.pressure import Rung
 from gateway.models.served import Engine, ModelTable, ServedModel
 from gateway.pipeline.follow import describe_engine
 from gateway.policies import (
@@ -13,6 +14,7 @@ from gateway.policies import (
     body_limits_of,
     engine_of,
     pixel_limits,
+    pressure_policy_of,
     upstreams_of,
 )
 from gateway.settings import Section, Settings
@@ -76,6 +78,16 @@ class UpstreamFound:
 
 
 @dataclass(frozen=True, slots=True)
+class RungFound:
+    """A rung of the ladder, from which pressure on it is in force and below which it is left."""
+
+    rung: str
+    enter: float
+    leave: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """All of it. `unknown` are sentences about what is therefore not enforced."""
 
@@ -85,6 +97,7 @@ class Findings:
     pixels: list[PixelLimit]
     upstreams: list[UpstreamFound]
     unknown: list[str]
+    ladder: list[RungFound]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -94,6 +107,7 @@ class Findings:
             "max_pixels": {limit.name: {"pixels": limit.pixels, "bound_by": limit.bound_by} for limit in self.pixels},
             "upstreams": [upstream.as_json() for upstream in self.upstreams],
             "unknown": self.unknown,
+            "ladder": [asdict(rung) for rung in self.ladder],
         }
 
 
@@ -113,6 +127,7 @@ def find(
         pixels=pixel_limits(settings.images, budgets),
         upstreams=upstreams,
         unknown=list(_unknown(upstreams)),
+        ladder=list(_ladder(settings)),
     )
 
 
@@ -135,6 +150,21 @@ def _found(
         engine=engine,
         models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
     )
+
+
+def _ladder(settings: Settings) -> Iterator[RungFound]:
+    policy = pressure_policy_of(settings)
+    if policy is None:
+        return
+    what = {
+        Rung.SHRINK: f"new images are brought under {policy.preset} ({policy.preset.area_pixels:,} pixels)",
+        Rung.HISTORY: f"conversations that first come now keep {policy.keep_images} images",
+        Rung.MAX_TOKENS: f"answers get {policy.max_tokens} tokens at most",
+        Rung.SHED: f"requests of priority {policy.shed_from.label} and less urgent ones are refused",
+        Rung.REFUSE: "all new requests are refused",
+    }
+    for rung, band in policy.bands.items():
+        yield RungFound(rung, band.enter, band.leave, what[rung])
 
 
 def _describe(model: ServedModel, served_names: set[str], folder_groups: int | None) -> ModelFound:
@@ -167,6 +197,8 @@ def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effec
         value: Any = values
         for key in name.split("."):
             value = value[key]
+        if value is None and name.startswith("pressure."):
+            value = "off"
         yield Effective(name, sorted(value) if name == "images.formats" else value, origins.get(name, "default"))
 
 

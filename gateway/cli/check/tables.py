@@ -20,6 +20,8 @@ def print_findings(findings: Findings) -> None:
     console.print(_settings_table(findings))
     console.print(_memory_table(findings))
     console.print(_pixels_table(findings))
+    if findings.ladder:
+        console.print(_ladder_table(findings))
     for upstream in findings.upstreams:
         _print_upstream(console, upstream)
     console.print("\nNot known, and what that means:")
@@ -60,6 +62,13 @@ def _pixels_table(findings: Findings) -> Table:
     table = _table("Largest image", "format", "megapixels", "bound by")
     for limit in findings.pixels:
         table.add_row(limit.name, f"{limit.pixels / 1e6:,.1f}", limit.bound_by)
+    return table
+
+
+def _ladder_table(findings: Findings) -> Table:
+    table = _table("Under pressure", "rung", "from", "until below", "what happens")
+    for rung in findings.ladder:
+        table.add_row(rung.rung, f"{rung.enter:g}", f"{rung.leave:g}", rung.what)
     return table
 
 

@@ -1,0 +1,128 @@
+"""The rungs at work on one request, each where the story comes by: as soon as it was read, and where it is planned.
+
+A request that has not met the ladder (`exchange.relieved` is None) passes by. Decisions are domain/pressure.py's and
+domain/remembered.py's.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from gateway.domain.errors import GatewayError
+from gateway.domain.pressure import Rung, closed_error, share_to_leave, shed_error
+from gateway.domain.remembered import ConversationKey, ImageKey, treat
+from gateway.domain.request import VisionRequest
+from gateway.domain.resize import OPT_OUT, Cap
+from gateway.domain.trim import TrimReason, new_images
+from gateway.pipeline.exchange import Exchange
+from gateway.pipeline.reading import read_aside
+from gateway.pipeline.relief import Relief, Relieved
+from gateway.pipeline.rewriting import ImageSource
+from gateway.wire.max_tokens import cap_answer
+from gateway.wire.opening import opening_span
+from gateway.wire.routes import Kind
+
+_WITH_ANSWERS = frozenset({Kind.CHAT, Kind.COMPLETIONS})
+
+
+async def meet_pressure(relief: Relief, exchange: Exchange, request: VisionRequest) -> VisionRequest:
+    """Before anything is computed: the request, with a lower bound on its answers where that rung is in force.
+
+    Raises GatewayError 429 where the pressure leaves no place for it.
+    """
+    if not request.needs_engine:
+        return request
+    relieved = exchange.relieved = relief.look(exchange.backend.name, on_images=bool(request.images))
+    if not relieved.in_force:
+        return request
+    refusal = _refusal(relieved, exchange)
+    if refusal is not None:
+        raise refusal
+    if Rung.MAX_TOKENS in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
+        return await _with_fewer_tokens(relieved, exchange, request)
+    return request
+
+
+def _refusal(relieved: Relieved, exchange: Exchange) -> GatewayError | None:
+    """None where neither rung concerns it, or where a place was promised to it."""
+    policy, gate = relieved.relief.policy, exchange.backend.gate
+    newcomer = exchange.newcomer(exchange.body_bytes)
+    is_shed = Rung.SHED in relieved.in_force and exchange.priority >= policy.shed_from
+    if not (is_shed or Rung.REFUSE in relieved.in_force) or gate.is_expected(newcomer):
+        return None
+    rung = relieved.refused_by = Rung.SHED if is_shed else Rung.REFUSE
+    band = policy.bands[rung]
+    if is_shed:
+        return shed_error(relieved.pressure, band, exchange.priority)
+    share = share_to_leave(relieved.pressure.ratio, band.leave)
+    return closed_error(relieved.pressure, band, gate.promise_after(newcomer, share))
+
+
+async def _with_fewer_tokens(relieved: Relieved, exchange: Exchange, request: VisionRequest) -> VisionRequest:
+    asked, most = request.max_tokens, relieved.relief.policy.max_tokens
+    if asked is not None and asked <= most:
+        return request
+    is_chat = exchange.route.kind is Kind.CHAT
+    cap = await read_aside(partial(cap_answer, asked_tokens=asked, most_tokens=most, is_chat=is_chat), exchange.body)
+    if cap is None:
+        return request
+    relieved.cap, relieved.asked_tokens = cap, asked
+    exchange.request = request._replace(max_tokens=cap.tokens)
+    return exchange.request
+
+
+async def recall_conversation(relieved: Relieved, exchange: Exchange, request: VisionRequest) -> None:
+    """Whether the stricter rule holds for it: as when it first came, which may be now."""
+    relief = relieved.relief
+    if Rung.HISTORY not in relief.policy.bands:
+        return
+    opening = await read_aside(partial(opening_span, messages=_said_before_answers(request)), exchange.body)
+    digest = await relief.workers.hash_of(memoryview(exchange.body)[opening.start : opening.end])
+    key = ConversationKey(exchange.tenant.name, exchange.model_name, digest)
+    known = relief.conversations.recall(key, relief.clock())
+    relieved.conversation = key, Rung.HISTORY in relieved.in_force if known is None else known
+
+
+def _said_before_answers(request: VisionRequest) -> int:
+    """Messages before the first answer; one where the answer is the first."""
+    roles = [message.role for message in request.messages]
+    return max(1, roles.index("assistant") if "assistant" in roles else len(roles))
+
+
+async def recall_images(
+    relieved: Relieved, exchange: Exchange, request: VisionRequest, sources: Sequence[ImageSource]
+) -> Sequence[ImageSource]:
+    """Which presets they are brought under: as when they were new, which they may be now. Returns them hashed."""
+    relief = relieved.relief
+    if Rung.SHRINK not in relief.policy.bands or exchange.resize_preset == OPT_OUT:
+        return sources
+    keys, hashed = {}, []
+    for source in sources:
+        digest = await relief.workers.digest(source.url.file)
+        hashed.append(source._replace(digest=digest))
+        keys[source.ref.ordinal] = ImageKey(exchange.tenant.name, exchange.model_name, digest, relief.encoder_id)
+    preset = relief.policy.preset if Rung.SHRINK in relieved.in_force else None
+    treatments = treat(keys, new_images(request.messages), preset, relief.treatments, relief.clock())
+    relieved.images = {keys[ordinal]: treatment for ordinal, treatment in treatments.items()}
+    relieved.presets = {ordinal: each.preset for ordinal, each in treatments.items() if each.preset is not None}
+    return hashed
+
+
+def touched_by(exchange: Exchange, relieved: Relieved) -> Iterator[Rung]:
+    """The rungs that changed something about this request, also where one that was in force before still does."""
+    if any(plan.resize_reason == Cap.PRESSURE for plan in exchange.plans):
+        yield Rung.SHRINK
+    if exchange.trim_reason is TrimReason.PRESSURE:
+        yield Rung.HISTORY
+    if relieved.cap is not None:
+        yield Rung.MAX_TOKENS
+    if relieved.refused_by is not None:
+        yield relieved.refused_by
+
+
+def declare_rungs(exchange: Exchange) -> str:
+    """The value of `x-gateway-pressure`: `shrink, max_tokens;512`; empty where the ladder changed nothing."""
+    relieved = exchange.relieved
+    if relieved is None:
+        return ""
+    words = {Rung.MAX_TOKENS: f"{Rung.MAX_TOKENS};{relieved.cap.tokens}"} if relieved.cap else {}
+    return ", ".join(words.get(rung, rung) for rung in touched_by(exchange, relieved))

@@ -1,0 +1,76 @@
+"""The ladder of this process: the pressure on each engine, and what is remembered of what was done because of it.
+
+One writer: the event loop. What a rung does to a request is in ladder.py.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gateway.domain.pressure import Ladder, Pressure, PressurePolicy, Rung
+from gateway.domain.remembered import ConversationKey, ImageKey, Remembered, Treatment
+from gateway.domain.resize import Preset
+from gateway.imaging.workers import ImageWorkers
+from gateway.ledger.gate import Gate
+from gateway.wire.max_tokens import AnswerCap
+
+
+@dataclass(slots=True)
+class Relieved:
+    """What the ladder finds and does for one request.
+
+    `images` and `conversation` (whether the stricter rule holds) are how it is sent: remembered once it was let in.
+    `presets` are those of its images, by ordinal. `cap` lowers the bound on its answers, which was `asked_tokens`;
+    `refused_by` is the rung that turned it away.
+    """
+
+    relief: "Relief"
+    pressure: Pressure
+    in_force: frozenset[Rung]
+    images: dict[ImageKey, Treatment] = field(default_factory=dict)
+    presets: dict[int, Preset] = field(default_factory=dict)
+    conversation: tuple[ConversationKey, bool] | None = None
+    cap: AnswerCap | None = None
+    asked_tokens: int | None = None
+    refused_by: Rung | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        """The stricter rule for the history holds."""
+        return self.conversation is not None and self.conversation[1]
+
+    def remember(self) -> None:
+        """The request was let in: how it is sent holds for all later turns."""
+        now = self.relief.clock()
+        for key, treatment in self.images.items():
+            self.relief.treatments.keep(key, treatment, now)
+        if self.conversation is not None:
+            self.relief.conversations.keep(*self.conversation, now)
+
+
+class Relief:
+    """`gates` are those of the engines, by name. `workers` hash what is remembered; `encoder_id` names what encodes an
+    image anew.
+    """
+
+    def __init__(
+        self,
+        policy: PressurePolicy,
+        gates: Mapping[str, Gate],
+        workers: ImageWorkers,
+        encoder_id: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self.policy = policy
+        self.workers = workers
+        self.encoder_id = encoder_id
+        self.clock = clock
+        self.treatments = Remembered[ImageKey, Treatment]()
+        self.conversations = Remembered[ConversationKey, bool]()
+        self._gates = gates
+        # Requests without images, and those with them.
+        self._ladders = {name: (Ladder(policy.bands), Ladder(policy.bands)) for name in gates}
+
+    def look(self, engine: str, *, on_images: bool) -> Relieved:
+        """At the engine of that name, as a request meets it that comes now."""
+        pressure = self._gates[engine].pressure(on_images=on_images)
+        return Relieved(self, pressure, self._ladders[engine][on_images].observe(pressure.ratio, self.clock()))

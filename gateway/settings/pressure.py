@@ -1,0 +1,127 @@
+"""The ladder: what is done when the engine is pressed, and from which pressure on. Every rung is off unless it is set.
+
+`shed: on` takes a rung with its defaults, `shed: {enter: 3}` changes some of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, PositiveInt, ValidatorFunctionWrapHandler, WrapValidator
+
+from gateway.domain.pressure import Rung
+from gateway.settings.section import Place, Section, checked
+
+_Threshold = Annotated[float, Field(strict=True, gt=0, le=1000, description="1.0: all is held and nobody waits")]
+_SectionT = TypeVar("_SectionT", bound=Section)
+
+
+def _switch(value: object) -> object:
+    """`on` stands for all defaults. YAML reads a bare `on` as true and `off` as false."""
+    if value is True or value == "on":
+        return {}
+    return None if value is False or value == "off" else value
+
+
+Switched = Annotated[_SectionT | None, BeforeValidator(_switch)]
+
+
+class RungSettings(Section):
+    """In force when the pressure reaches `enter`, until it stays below `leave`."""
+
+    enter: _Threshold
+    leave: _Threshold
+
+
+class ShrinkSettings(RungSettings):
+    """New images are brought under a preset, and so in all later turns."""
+
+    enter: _Threshold = 1.25
+    leave: _Threshold = 0.95
+    preset: Literal["thumbnail", "ocr", "detail"] = "ocr"
+
+
+class HistoryRungSettings(RungSettings):
+    """Conversations that first come now keep so many images, and so to their end."""
+
+    enter: _Threshold = 1.5
+    leave: _Threshold = 1.0
+    keep: PositiveInt = 2
+
+
+class MaxTokensSettings(RungSettings):
+    """Answers get so many tokens at most."""
+
+    enter: _Threshold = 2.0
+    leave: _Threshold = 1.25
+    tokens: PositiveInt = 512
+
+
+class ShedSettings(RungSettings):
+    """Requests of this priority and less urgent ones are refused."""
+
+    enter: _Threshold = 3.0
+    leave: _Threshold = 2.0
+    priority: Literal["interactive", "default", "batch"] = "batch"
+
+
+class RefuseSettings(RungSettings):
+    """All that are new are refused."""
+
+    enter: _Threshold = 4.0
+    leave: _Threshold = 3.0
+
+
+class PressureSettings(Section):
+    """The rungs, in the order in which they come into force."""
+
+    shrink: Switched[ShrinkSettings] = None
+    history: Switched[HistoryRungSettings] = None
+    max_tokens: Switched[MaxTokensSettings] = None
+    shed: Switched[ShedSettings] = None
+    refuse: Switched[RefuseSettings] = None
+
+    @property
+    def rungs(self) -> dict[Rung, RungSettings]:
+        """Those that are set."""
+        return {rung: value for rung in Rung if (value := getattr(self, rung)) is not None}
+
+
+_KINDS: dict[Rung, type[RungSettings]] = {
+    Rung.SHRINK: ShrinkSettings,
+    Rung.HISTORY: HistoryRungSettings,
+    Rung.MAX_TOKENS: MaxTokensSettings,
+    Rung.SHED: ShedSettings,
+    Rung.REFUSE: RefuseSettings,
+}
+
+
+def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
+    """`value` is not checked yet: thresholds that are no numbers are in no order."""
+    before: dict[str, tuple[Rung, float]] = {}
+    for rung, thresholds in _thresholds(value):
+        if thresholds.keys() == {"enter", "leave"} and thresholds["leave"] >= thresholds["enter"]:
+            text = f"{thresholds['leave']:g} is not below enter, which is {thresholds['enter']:g}"
+            yield (rung.value, "leave"), text
+        for name, threshold in thresholds.items():
+            gentler, least = before.get(name, (rung, threshold))
+            if threshold < least:
+                text = f"{threshold:g} is below that of {gentler}, a gentler rung, which is {least:g}"
+                yield (rung.value, name), text
+            before[name] = max((gentler, least), (rung, threshold), key=lambda each: each[1])
+
+
+def _thresholds(value: object) -> Iterator[tuple[Rung, dict[str, float]]]:
+    """Of each rung that is set: those that are numbers, defaults among them."""
+    given: Mapping[Any, Any] = value if isinstance(value, Mapping) else {}
+    for rung, kind in _KINDS.items():
+        own = _switch(given.get(rung))
+        if isinstance(own, Mapping):
+            both = {name: own.get(name, kind.model_fields[name].default) for name in ("enter", "leave")}
+            yield rung, {name: number for name, number in both.items() if type(number) in {int, float}}
+
+
+def _all_mistakes(value: object, check: ValidatorFunctionWrapHandler) -> object:
+    return checked(value, check, _conflicts(value))
+
+
+Pressure = Annotated[PressureSettings, WrapValidator(_all_mistakes)]

@@ -1,0 +1,148 @@
+"""What the first rung is worth: photographs of 12 MP, three times as many as the engine can serve, with and without it.
+
+A seeded simulation of ten minutes in front of one engine, whose images are decoded one after the other and whose
+prompts are computed one after the other. All decisions are the domain's own. Run it for the figures:
+`python -m tests.domain.test_pressure_effect`.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from gateway.domain.admission import Admission, Refusal, Verdict
+from gateway.domain.cost import EngineLimits, estimate
+from gateway.domain.geometry import Size
+from gateway.domain.holdings import Holdings
+from gateway.domain.image import ImageFormat, ImageInfo
+from gateway.domain.pressure import Band, Ladder, Rung
+from gateway.domain.quantities import Amounts, Bounds
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.request import ImageRef, MessageOutline, Span, VisionRequest
+from gateway.domain.resize import Preset, ResizePolicy, plan_images
+from gateway.domain.ticket import Ticket
+from gateway.domain.vision.qwen_vl import QwenVL
+
+FAMILY = QwenVL("qwen2_5_vl", unit=28, min_pixels=3136, max_pixels=12845056)
+LIMITS = EngineLimits(max_model_len=32_768, kv_blocks=4_000)
+PIXELS_PER_SECOND, PROMPT_TOKENS_PER_SECOND, ANSWER_TOKENS_PER_SECOND = 20e6, 8_000, 40
+PHOTO, TEXT_TOKENS, ANSWER_TOKENS = Size(4000, 3000), 200, 100
+SECONDS, WAIT_SECONDS = 600.0, 30.0
+SHRINK = {Rung.SHRINK: Band(1.25, 0.95)}
+
+REF = ImageRef(0, 0, 0, "messages[0].content[0].image_url.url", Span(0, 0))
+REQUEST = VisionRequest("m", messages=(MessageOutline("user", 0, (0,)),), images=(REF,))
+
+
+@dataclass
+class Seen:
+    """Requests of `offered` by how they ended, how many of the served were shrunk, how often the rung came and went."""
+
+    offered: int = 0
+    served: int = 0
+    refused: int = 0
+    shrunk: int = 0
+    changes: int = 0
+
+
+def ticket(now: float, *, is_pressed: bool) -> Ticket:
+    info = ImageInfo(ImageFormat.JPEG, PHOTO, PHOTO, 1, 1, 4_000_000, is_lossy=True)
+    plans = plan_images([info], [REF], ResizePolicy(), FAMILY, {0: Preset.OCR} if is_pressed else {})
+    cost = estimate(
+        REQUEST,
+        plans,
+        [FAMILY.tokens(plan.target) for plan in plans],
+        text=Bounds.exact(TEXT_TOKENS),
+        output_tokens=ANSWER_TOKENS,
+        limits=LIMITS,
+    )
+    return Ticket.of(cost, now, WAIT_SECONDS)
+
+
+@dataclass
+class Simulation:
+    """`at` runs things in the order of their time; `…_free_at` is when a stage has done all that it was given."""
+
+    bands: dict[Rung, Band]
+    requests_per_second: float
+    seen: Seen = field(default_factory=Seen)
+    now: float = 0.0
+    decoder_free_at: float = 0.0
+    prefill_free_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        holdings = Holdings((LIMITS.admission_kv_blocks, 64, None, int(2 * PIXELS_PER_SECOND)))
+        self.admission = Admission(holdings, QueuePolicy(wait_seconds=WAIT_SECONDS), lambda: 0.5)
+        self.ladder = Ladder(self.bands)
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.numbers, self.random = count(), Random(11)
+
+    def at(self, when: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (when, next(self.numbers), what))
+
+    def run(self) -> Seen:
+        self.at(0.0, self.arrive)
+        while self.events and self.events[0][0] < SECONDS:
+            self.now, _, what = heapq.heappop(self.events)
+            what()
+            for admitted, decision in self.admission.tick(self.now):
+                self.decide(admitted, decision)
+        return self.seen
+
+    def arrive(self) -> None:
+        self.at(self.now + self.random.expovariate(self.requests_per_second), self.arrive)
+        before, pressure = self.ladder.in_force, self.admission.pressure(on_images=True)
+        in_force = self.ladder.observe(pressure.ratio, self.now)
+        newcomer = ticket(self.now, is_pressed=Rung.SHRINK in in_force)
+        self.seen.offered += 1
+        self.seen.changes += in_force != before
+        self.at(newcomer.deadline, lambda: None)
+        self.decide(newcomer, self.admission.offer(newcomer, self.now))
+
+    def decide(self, ticket: Ticket, decision: object) -> None:
+        if decision is Verdict.ADMITTED:
+            self.serve(ticket)
+        elif isinstance(decision, Refusal):
+            self.seen.refused += 1
+
+    def serve(self, ticket: Ticket) -> None:
+        taken = ticket.amounts
+        decoded = max(self.now, self.decoder_free_at) + taken.preprocess_pixels / PIXELS_PER_SECOND
+        prompt_tokens = ticket.cost_tokens - ANSWER_TOKENS
+        first_token = max(decoded, self.prefill_free_at) + prompt_tokens / PROMPT_TOKENS_PER_SECOND
+        self.decoder_free_at, self.prefill_free_at = decoded, first_token
+        early = Amounts(encoder_tokens=taken.encoder_tokens, preprocess_pixels=taken.preprocess_pixels)
+        self.at(first_token, lambda: self.admission.give_back(early))
+        self.at(first_token + ANSWER_TOKENS / ANSWER_TOKENS_PER_SECOND, lambda: self.end(taken.plus(early, -1)))
+        self.seen.shrunk += taken.preprocess_pixels < PHOTO.pixels
+
+    def end(self, late: Amounts) -> None:
+        self.admission.give_back(late)
+        self.seen.served += 1
+
+
+def at_times_capacity(times: float, bands: dict[Rung, Band]) -> Seen:
+    whole = ticket(0.0, is_pressed=False)
+    capacity = PROMPT_TOKENS_PER_SECOND / (whole.cost_tokens - ANSWER_TOKENS)
+    return Simulation(bands, times * capacity).run()
+
+
+def test_at_three_times_the_load_shrinking_serves_more_than_twice_as_many():
+    off, on = at_times_capacity(3.0, {}), at_times_capacity(3.0, SHRINK)
+    assert off.offered == on.offered
+    assert (off.shrunk, off.changes) == (0, 0)
+    assert on.served > 2.5 * off.served
+    assert on.refused == 0 < off.refused
+
+
+def test_what_the_engine_can_serve_is_seldom_made_smaller():
+    seen = at_times_capacity(0.7, SHRINK)
+    assert seen.refused == 0
+    assert seen.shrunk < seen.served // 8
+
+
+if __name__ == "__main__":
+    for load in (0.7, 1.0, 1.5, 3.0, 5.0):
+        off, on = at_times_capacity(load, {}), at_times_capacity(load, SHRINK)
+        print(f"{load} times the capacity: {on.served / off.served:.2f} times as many served\n  off {off}\n  on  {on}")
