@@ -1,0 +1,149 @@
+"""One day under one configuration: the gateway's own gate in virtual time, before an engine that only takes time."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from gateway.domain.cost import EngineLimits
+from gateway.domain.errors import GatewayError
+from gateway.domain.learning import PreprocessRate
+from gateway.domain.quantities import Resource
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.tenancy import DEFAULT_CLASS, Tenant
+from gateway.ledger.gate import Gate
+from gateway.ledger.local import LocalLedger
+from gateway.models.served import ModelTable
+from gateway.pipeline.exchange import Policies
+from gateway.pipeline.story import refuse_what_is_late, ticket_of
+from gateway.replay.lines import Line
+from gateway.replay.pace import Recording
+from gateway.replay.pricing import EngineSettings, Pricer
+from gateway.replay.tally import Ended, Fate, as_recorded
+from gateway.replay.virtual_time import VirtualTime
+from gateway.replay.visit import Place, Visit
+
+PROGRESS_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a day is decided by: settings as the deciders take them. `tenants` by their class."""
+
+    policies: Policies
+    models: ModelTable
+    engine: EngineSettings
+    queue: QueuePolicy
+    preprocess_backlog_seconds: float
+    tenants: Mapping[str, Tenant]
+
+    def tenant(self, line: Line) -> Tenant:
+        """Whose the request would be. Keys are not in the log, so each flow stays what it was."""
+        settings = self.tenants.get(line.tenant) or self.tenants.get(DEFAULT_CLASS) or Tenant()
+        return replace(settings, name=line.flow)
+
+
+class Simulation:
+    """`on_ended` is told once of each request that was a matter of the engine, in the order in which they end."""
+
+    def __init__(
+        self, configuration: Configuration, recording: Recording, on_ended: Callable[[Line, Ended], None]
+    ) -> None:
+        self._configuration = configuration
+        self._pricer = Pricer(configuration.policies, configuration.models, configuration.engine)
+        time = VirtualTime(0.0)
+        self._place = Place(_gate(configuration, time), time, recording, set(), on_ended)
+        self._recorded_capacity: tuple[int | None, ...] | None = None
+
+    def run(self, lines: Sequence[Line], on_progress: Callable[[], None] = lambda: None) -> None:
+        """`lines` in the order in which they asked for their places; `on_progress` is called after each thousand."""
+        alike = _Alike(lines)
+        for number, line in enumerate(lines):
+            self._place.time.run_until(line.offered)
+            self._arrive(number, line, alike)
+            if number % PROGRESS_LINES == PROGRESS_LINES - 1:
+                on_progress()
+        self._place.time.run_out()
+        statistics = self._place.gate.statistics()
+        assert not statistics.leases, "every lease comes back"
+        assert not statistics.admission.queue_depth, "nobody waits for ever"
+
+    def _arrive(self, number: int, line: Line, alike: "_Alike") -> None:
+        if line.capacity is not None and line.capacity != self._recorded_capacity:
+            self._recorded_capacity = line.capacity
+            self._follow(line.capacity)
+        if line.is_priced:
+            alike.note(line)
+            self._offer(number, line)
+        elif line.is_unread and (priced := alike.find(line)) is not None:
+            self._offer(number, priced)
+        elif (ended := as_recorded(line)) is not None:
+            self._place.on_ended(line, ended)
+
+    def _follow(self, recorded: tuple[int | None, ...]) -> None:
+        """What the settings leave open is as large as it was."""
+        for resource, setting in zip(Resource, self._configuration.engine, strict=False):
+            if setting is None:
+                self._place.gate.set_capacity(resource, recorded[resource])
+
+    def _offer(self, number: int, line: Line) -> None:
+        now = self._place.time.now
+        try:
+            priced = self._pricer.price(line, self._configuration.tenant(line))
+            refuse_what_is_late(priced.exchange, now)
+        except GatewayError as refusal:
+            self._place.on_ended(line, Ended(Fate.REFUSED, refusal.reason))
+            return
+        ticket = ticket_of(self._pricer.rules, priced.exchange, priced.cost, now)
+        Visit(self._place, number, line, priced, ticket).begin()
+
+
+def _gate(configuration: Configuration, time: VirtualTime) -> Gate:
+    blocks, sequences, encoder_tokens = configuration.engine
+    return Gate(
+        LocalLedger((EngineLimits(kv_blocks=blocks).admission_kv_blocks, sequences, encoder_tokens, None)),
+        configuration.queue,
+        clock=time,
+        call_later=time.call_later,
+        jitter=random.Random(0).random,  # noqa: S311 - the same each time
+        preprocess_rate=PreprocessRate(configuration.preprocess_backlog_seconds),
+    )
+
+
+class _Alike:
+    """Finds a request like one whose body nobody read: the last before it of the same flow and about the same size,
+    else of the same flow, else of anybody.
+    """
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._last: dict[object, Line] = {}
+        first = next((line for line in lines if line.is_priced), None)
+        if first is not None:
+            self._last[None] = first
+
+    def note(self, line: Line) -> None:
+        self._last[line.flow, line.body_bytes.bit_length()] = self._last[line.flow] = self._last[None] = line
+
+    def find(self, unread: Line) -> Line | None:
+        """As if `unread` had been read; None where no line of the log says what anything costs."""
+        keys = ((unread.flow, unread.body_bytes.bit_length()), unread.flow, None)
+        like = next((self._last[key] for key in keys if key in self._last), None)
+        if like is None:
+            return None
+        return msgspec.structs.replace(
+            like,
+            arrived=unread.arrived,
+            outcome=unread.outcome,
+            reason=unread.reason,
+            tenant=unread.tenant,
+            tenant_id=unread.tenant_id,
+            asked_priority=unread.asked_priority,
+            deadline_ms=unread.deadline_ms,
+            is_return=unread.is_return,
+            capacity=unread.capacity,
+            upstream_status=None,
+            offered_ms=None,
+            queue_ms=0.0,
+            total_ms=unread.total_ms,
+        )
