@@ -5,9 +5,6 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.domain.admission import Admission, Refusal, Verdict
 from gateway.domain.errors import Code
@@ -17,8 +14,6 @@ from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
-from tests.support import any_traffic
-from tests.support.any_traffic import BODY_BYTES, WEIGHTS, AnyTraffic
 
 ADMITTED, WAITING = Verdict.ADMITTED, Verdict.WAITING
 
@@ -517,56 +512,3 @@ def test_one_greedy_tenant_takes_nothing_from_the_polite(load, greedy_returns):
     if load < 10.0:  # else already the two are more than a third of the capacity each
         for tenant in ("polite", "modest"):
             assert traffic.was_served[tenant] >= 0.98 * traffic.came[tenant] - 2
-
-
-class Line(RuleBasedStateMachine):
-    """Any traffic: nobody is lost, passed over for no reason or too often, or admitted beyond the capacity."""
-
-    def __init__(self):
-        super().__init__()
-        self.traffic = AnyTraffic()
-
-    @rule(
-        blocks=st.integers(0, 30),
-        sequences=st.integers(1, 5),
-        pixels=st.sampled_from([0, 0, 2, 9, 12]),
-        cost=st.integers(1, 300),
-        wait=st.floats(0, 40),
-        body_bytes=st.sampled_from(BODY_BYTES),
-        tenant=st.sampled_from([*WEIGHTS]),
-        priority=st.sampled_from(Priority),
-        is_return=st.booleans(),
-    )
-    def arrive(self, **request):
-        self.traffic.arrive(**request)
-
-    @precondition(lambda self: self.traffic.inside)
-    @rule(index=st.integers(0, 50))
-    def end(self, index):
-        self.traffic.end(index)
-
-    @precondition(lambda self: self.traffic.waiting)
-    @rule(index=st.integers(0, 50))
-    def client_leaves(self, index):
-        self.traffic.client_leaves(index)
-
-    @rule(seconds=st.floats(0, 10))
-    def time_passes(self, seconds):
-        self.traffic.time_passes(seconds)
-
-    @invariant()
-    def every_rule_holds(self):
-        self.traffic.check()
-
-    def teardown(self):
-        self.traffic.empty()
-
-
-Line.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestLine = Line.TestCase
-
-
-def test_ten_thousand_events():
-    """`make test-long` runs a million."""
-    traffic = any_traffic.run(events=10_000, seed=1)
-    assert min(traffic.admitted, traffic.overtakings, traffic.displaced, traffic.expired, traffic.left) > 100

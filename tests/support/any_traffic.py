@@ -1,13 +1,19 @@
-"""Any traffic before one budget, and what must hold whatever comes: driven by hypothesis, or by dice a million times.
+"""Any traffic before one budget, and what must hold whatever comes and however the line is set up.
 
-The rules are read off the outside where they can be: what is held, who waits, in which order the line would be looked
-at in the moment in which somebody is let in.
+Driven by hypothesis, or by dice a million times. The rules are read off the outside where they can be: what is held,
+who waits, in which order the line would be looked at in the moment in which somebody is let in.
 """
 
 import random
 import sys
+from collections import Counter
+from collections.abc import Mapping
+from copy import copy
+from typing import NamedTuple
 
-from gateway.domain.admission import Admission, Refusal, Verdict
+import pytest
+
+from gateway.domain.admission import Admission, Decision, Refusal, Verdict
 from gateway.domain.holdings import Holdings
 from gateway.domain.order import AGED_EVERY, AGING_SECONDS
 from gateway.domain.outcome import Reason
@@ -16,16 +22,48 @@ from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
 from gateway.domain.ticket import FlowKey, Newcomer, Ticket
 
-CAPACITY = (20, 4, None, 9)
-WEIGHTS = {"a": 1.0, "b": 1.0, "c": 4.0}
 BODY_BYTES = (100, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 2 * SMALL_BODY_BYTES)
+BLOCKS, SEQUENCES, ENCODER, PIXELS = (
+    Resource.KV_BLOCKS,
+    Resource.SEQUENCES,
+    Resource.ENCODER_TOKENS,
+    Resource.PREPROCESS_PIXELS,
+)
+CAPACITY = {BLOCKS: 20, SEQUENCES: 4, PIXELS: 9}
+SHORT_LINE = QueuePolicy(requests=8)
+WEIGHTS = {"a": 1.0, "b": 1.0, "c": 4.0}
+
+
+class Setup(NamedTuple):
+    """What the operator sets and what is known of the engine: `capacity` by resource, enforced where it is there."""
+
+    capacity: Mapping[Resource, int] = CAPACITY
+    policy: QueuePolicy = SHORT_LINE
+    weights: Mapping[str, float] = WEIGHTS
+    priorities: tuple[Priority, ...] = tuple(Priority)
+
+
+SETUPS = {
+    "a short line": Setup(),
+    "the default line": Setup(policy=QueuePolicy()),
+    "one place": Setup(policy=QueuePolicy(requests=1)),
+    "no place": Setup(policy=QueuePolicy(requests=0)),
+    "few bytes": Setup(policy=QueuePolicy(requests=64, body_bytes=9 * SMALL_BODY_BYTES)),
+    "nothing known": Setup(capacity={}),
+    "blocks known": Setup(capacity={BLOCKS: 20}),
+    "sequences known": Setup(capacity={SEQUENCES: 4}),
+    "images known": Setup(capacity={ENCODER: 9, PIXELS: 9}),
+    "one tenant": Setup(weights={"": 1.0}),
+    "one class": Setup(priorities=(Priority.DEFAULT,)),
+    "one tenant and class": Setup(weights={"": 1.0}, priorities=(Priority.BATCH,)),
+}
 
 
 class WatchedHoldings(Holdings):
     """Tells of every reservation before it is made."""
 
     def __init__(self, traffic: "AnyTraffic") -> None:
-        super().__init__(CAPACITY)
+        super().__init__(tuple(traffic.setup.capacity.get(resource) for resource in Resource))
         self.traffic = traffic
 
     def try_reserve(self, amounts: Amounts) -> Resource | None:
@@ -37,13 +75,15 @@ class WatchedHoldings(Holdings):
 class AnyTraffic:
     """Requests that come, wait, leave and end; every method is an event, after which `check` must pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
         self.now = 0.0
-        self.policy = QueuePolicy(requests=8, body_bytes=9 * SMALL_BODY_BYTES)
+        self.paused_until = 0.0
+        self.policy = setup.policy
         self.holdings = WatchedHoldings(self)
         self.door = Admission(self.holdings, self.policy, jitter=lambda: 0.5)
         self.waiting: list[Ticket] = []
-        self.inside: list[Ticket] = []
+        self.inside: dict[Ticket, Amounts] = {}
         self.overtaken: dict[Ticket, int] = {}
         self.turned: dict[tuple[Priority, FlowKey], float] = {}
         self.past_the_still = 0
@@ -58,10 +98,12 @@ class AnyTraffic:
         cost: int,
         wait: float,
         body_bytes: int,
-        tenant: str,
-        priority: Priority,
+        tenant: int,
+        priority: int,
         is_return: bool,
     ) -> None:
+        """`tenant` and `priority` are any numbers: of those that the setup has."""
+        names, priorities = list(self.setup.weights), self.setup.priorities
         one = Ticket(
             Amounts(blocks, sequences, pixels, pixels),
             self.now,
@@ -69,67 +111,104 @@ class AnyTraffic:
             body_bytes,
             cost,
             is_return=is_return,
-            priority=priority,
-            tenant=tenant,
-            weight=WEIGHTS[tenant],
+            priority=priorities[priority % len(priorities)],
+            tenant=names[tenant % len(names)],
+            weight=self.setup.weights[names[tenant % len(names)]],
         )
-        at_the_door = Newcomer(body_bytes, is_return, priority, tenant, WEIGHTS[tenant])
+        at_the_door = Newcomer(body_bytes, is_return, one.priority, one.tenant, one.weight)
         if (refusal := self.door.would_refuse(at_the_door, self.now)) is not None:
             self.turned_away(refusal)
             return
+        foretold = self.door.would_decide(copy(one), self.now).decision
         decision = self.door.offer(one, self.now)
         if decision is Verdict.WAITING:
             self.waiting.append(one)
             self.overtaken[one] = 0
-            self.tick(newcomer=one)
-        elif decision is Verdict.ADMITTED:
+            assert foretold == self.tick(newcomer=one).get(one, Verdict.WAITING)
+            return
+        assert foretold == decision
+        if decision is Verdict.ADMITTED:
             assert not self.waiting
-            self.inside.append(one)
-            self.admitted += 1
+            self.let_in(one)
         else:
             self.turned_away(decision)
 
     def turned_away(self, refusal: Refusal) -> None:
-        """Not unless others wait, or were promised the places that there are."""
-        assert self.waiting or self.door.statistics(self.now).promised
+        """Not unless others wait, or were promised the places that there are; with a time to come back, or told that
+        there is none.
+        """
+        assert self.waiting or self.door.statistics(self.now).promised or not self.policy.requests
         assert 0.0 < refusal.advice.seconds <= 60.0
+        assert refusal.advice.is_promise or refusal.advice.seconds == 60.0
         self.refused += 1
 
+    def let_in(self, one: Ticket) -> None:
+        assert self.now >= self.paused_until
+        self.inside[one] = one.amounts
+        self.admitted += 1
+
     def end(self, index: int) -> None:
-        self.door.give_back(self.inside.pop(index % len(self.inside)).amounts)
+        one = list(self.inside)[index % len(self.inside)]
+        self.door.give_back(self.inside.pop(one))
         self.tick()
+
+    def grow(self, index: int, blocks: int) -> None:
+        """An answer outgrows what was reserved for it."""
+        one = list(self.inside)[index % len(self.inside)]
+        self.holdings.grow(Amounts(blocks))
+        self.inside[one] = self.inside[one]._replace(kv_blocks=self.inside[one].kv_blocks + blocks)
 
     def client_leaves(self, index: int) -> None:
         gone = self.waiting.pop(index % len(self.waiting))
         self.door.withdraw(gone, self.now)
         del self.overtaken[gone]
         self.left += 1
+        before = self.door.statistics(self.now)
+        with pytest.raises(KeyError):
+            self.door.withdraw(gone, self.now)
+        assert self.door.statistics(self.now) == before
         self.tick()
+
+    def engine_turns_away(self, seconds: float) -> None:
+        self.paused_until = max(self.paused_until, self.now + seconds)
+        self.door.pause_until(self.paused_until)
+
+    def ceiling_moves(self, resource: Resource, share: float) -> None:
+        """To a share of what it was first, where it is known at all."""
+        whole = self.setup.capacity.get(resource)
+        if whole is not None:
+            self.holdings.set_capacity(resource, max(1, int(share * whole)))
+            self.tick()
 
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.tick()
 
-    def tick(self, newcomer: Ticket | None = None) -> None:
+    def tick(self, newcomer: Ticket | None = None) -> dict[Ticket, Decision]:
         before = list(self.waiting)
-        for each, decision in self.door.tick(self.now):
+        decided = dict(self.door.tick(self.now))
+        for each, decision in decided.items():
             self.waiting.remove(each)
             del self.overtaken[each]
             if decision is Verdict.ADMITTED:
-                self.inside.append(each)
-                self.admitted += 1
+                self.let_in(each)
             elif decision.reason is Reason.DEADLINE_PASSED:
                 assert each.deadline <= self.now
                 self.expired += 1
             else:
                 check_displacement(each, newcomer, decision.reason, before)
                 self.displaced += 1
+        assert all(each.deadline > self.now for each in self.waiting)
+        return decided
 
     def line(self) -> list[Ticket]:
         return list(self.door._queue.candidates(self.now))
 
     def check_before_admission(self, amounts: Amounts) -> None:
-        """Somebody fits and is about to be let in: past whom, and may it?"""
+        """Somebody fits and is about to be let in: does it, past whom, and may it?"""
+        for resource, amount in zip(Resource, amounts, strict=True):
+            held, capacity = sum(each[resource] for each in self.inside.values()), self.holdings.capacity[resource]
+            assert not amount or not held or capacity is None or held + amount <= capacity
         line = self.line()
         if not line:
             return
@@ -172,20 +251,20 @@ class AnyTraffic:
 
     def check_books(self) -> None:
         held = self.holdings.statistics().held
-        assert held == tuple(sum(each.amounts[resource] for each in self.inside) for resource in Resource)
-        for resource in Resource:
-            capacity = CAPACITY[resource]
-            if capacity is not None and held[resource] > capacity:
-                assert sum(bool(each.amounts[resource]) for each in self.inside) == 1
+        assert held == tuple(sum(each[resource] for each in self.inside.values()) for resource in Resource)
         statistics = self.door.statistics(self.now)
         assert statistics.queue_depth == len(self.waiting)
         assert statistics.queue_bytes == sum(each.body_bytes for each in self.waiting)
         assert statistics.queue_cost_tokens == sum(each.cost_tokens for each in self.waiting)
-        assert self.door.next_deadline == min((each.deadline for each in self.waiting), default=None)
+        dues = [each.deadline for each in self.waiting]
+        if dues and self.now < self.paused_until:
+            dues.append(self.paused_until)
+        assert self.door.next_deadline == min(dues, default=None)
 
     def check_bounds(self) -> None:
         large = [each.body_bytes for each in self.waiting if each.body_bytes > SMALL_BODY_BYTES]
         assert len(self.waiting) <= self.policy.requests
+        assert not self.waiting or self.policy.requests
         assert len(large) <= self.policy.large_requests
         assert sum(each.body_bytes for each in self.waiting) <= self.policy.body_bytes
         assert len(large) <= 1 or sum(large) <= self.policy.large_body_bytes
@@ -194,10 +273,14 @@ class AnyTraffic:
     def check_that_nobody_waits_for_nothing(self) -> None:
         """The next is short of something; and no text fits where only images are short, of what texts never take."""
         line = self.line()
-        assert set(line) == set(self.waiting)
+        assert len(set(line)) == len(line)
+        assert set(line) <= set(self.waiting)
+        assert bool(line) == bool(self.waiting)
+        if self.now < self.paused_until:
+            return
         shortages = [self.holdings.shortage(each.amounts) for each in line]
         assert not line or shortages[0] is not None
-        for position, (each, short) in enumerate(zip(line, shortages, strict=True)):
+        for position, (each, short) in enumerate(zip(line[:8], shortages, strict=False)):
             if short is None and not each.is_image:
                 assert set(shortages[:position]) - {None, Resource.PREPROCESS_PIXELS}
 
@@ -210,12 +293,13 @@ class AnyTraffic:
 
     def empty(self) -> None:
         """All work ends: then everybody was let in, and nothing is held."""
+        self.time_passes(max(0.0, self.paused_until - self.now))
         while self.inside:
             self.end(0)
             self.check()
         assert not self.waiting
         assert not self.overtaken
-        assert self.holdings.statistics().held == (0, 0, 0, 0)
+        assert not any(self.holdings.statistics().held)
 
 
 def lane_of(each: Ticket) -> tuple[Priority, FlowKey]:
@@ -234,10 +318,7 @@ def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, l
         return
     assert reason is Reason.QUEUE_FULL
     assert newcomer.priority == loser.priority
-    places = dict.fromkeys(WEIGHTS, 0)
-    for each in line:
-        if each.priority == loser.priority:
-            places[each.tenant] += 1
+    places = Counter(each.tenant for each in line if each.priority == loser.priority)
     assert places[newcomer.tenant] / newcomer.weight < places[loser.tenant] / loser.weight
 
 
@@ -258,23 +339,30 @@ def roll(traffic: AnyTraffic, dice: random.Random) -> None:
             cost=dice.choice([1, 10, 50, 300]),
             wait=dice.uniform(0.0, 40.0),
             body_bytes=dice.choice(BODY_BYTES),
-            tenant=dice.choice("aaaabc"),
-            priority=dice.choice([*Priority, Priority.DEFAULT, Priority.DEFAULT]),
+            tenant=dice.choice([0, 0, 0, 0, 1, 2]),
+            priority=dice.choice([0, 1, 2, 3, 2, 2]),
             is_return=dice.random() < 0.3,
         )
-    elif what < 0.85:
+    elif what < 0.83:
         if traffic.inside:
             traffic.end(dice.randrange(100))
+    elif what < 0.85:
+        if traffic.inside:
+            traffic.grow(dice.randrange(100), dice.choice([1, 4]))
     elif what < 0.9:
         if traffic.waiting:
             traffic.client_leaves(dice.randrange(100))
+    elif what < 0.91:
+        traffic.engine_turns_away(dice.expovariate(1.0))
+    elif what < 0.92:
+        traffic.ceiling_moves(dice.choice([*Resource]), dice.uniform(0.25, 1.0))
     else:
         traffic.time_passes(dice.expovariate(0.4))
 
 
-def run(events: int, seed: int) -> AnyTraffic:
+def run(setup: Setup, events: int, seed: int) -> AnyTraffic:
     """So many events, each of them followed by every check; in the end all go."""
-    traffic, dice = AnyTraffic(), random.Random(seed)
+    traffic, dice = AnyTraffic(setup), random.Random(seed)
     for _ in range(events):
         roll(traffic, dice)
         traffic.check()
@@ -282,5 +370,12 @@ def run(events: int, seed: int) -> AnyTraffic:
     return traffic
 
 
+def main(events: int, seed: int) -> None:
+    """So many events, the setups share them."""
+    for name, setup in SETUPS.items():
+        share = events // len(SETUPS)
+        print(f"{name}: {share} events: {run(setup, share, seed).summary}", flush=True)
+
+
 if __name__ == "__main__":
-    print(f"{sys.argv[1]} events: {run(events=int(sys.argv[1]), seed=int(sys.argv[2])).summary}")
+    main(events=int(sys.argv[1]), seed=int(sys.argv[2]))
