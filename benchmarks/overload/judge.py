@@ -8,7 +8,7 @@ the first token, the output as it flows.
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.overload.intervals import bootstrap, jain, quantile, wilson
@@ -36,36 +36,40 @@ class Bar:
     capacity: float
 
 
-def work_inside(visit: Visit, began: float, ended: float, size: ServerSize) -> float:
-    """Work of a visit that reached the client between two instants."""
-    if visit.first_token_at is None:
-        return 0.0
+def window(record: Record) -> tuple[float, float]:
+    """The part of a cell in which goodput counts."""
+    return WARM_SHARE * record.seconds, record.seconds
+
+
+def flowing(record: Record, bar: Bar) -> list[float]:
+    """Work that reached clients inside the level, by equal times of about two seconds of the window."""
+    began, ended = window(record)
+    flow = [0.0] * max(1, round((ended - began) / BLOCK_SECONDS))
+    block_seconds = (ended - began) / len(flow)
+    for visit in record.visits:
+        if visit.is_in_slo(bar.slo):
+            for at, work in _deliveries(visit, bar.size):
+                if began <= at < ended:
+                    flow[min(len(flow) - 1, int((at - began) / block_seconds))] += work
+    return flow
+
+
+def _deliveries(visit: Visit, size: ServerSize) -> Iterator[tuple[float, float]]:
+    """When work reached the client: the prompt's with the first token, the output's with each."""
     request = visit.request
-    whole = request.work_seconds(size)
-    prompt = size.work_seconds(len(request.text), request.images, 0)
-    inside = sum(began <= at < ended for at in visit.token_times) / len(visit.token_times)
-    return prompt * (began <= visit.first_token_at < ended) + (whole - prompt) * inside
+    whole, prompt = request.work_seconds(size), size.work_seconds(len(request.text), request.images, 0)
+    yield visit.token_times[0], prompt
+    for at in visit.token_times:
+        yield at, (whole - prompt) / len(visit.token_times)
 
 
 def work_per_second(records: Sequence[Record], bar: Bar) -> float:
     """Goodput in work of all rounds together."""
-    return _per_second(records, lambda visit, began, ended: work_inside(visit, began, ended, bar.size), bar)
+    return sum(sum(flowing(record, bar)) for record in records) / _counted_seconds(records)
 
 
-def _per_second(records: Sequence[Record], weight: Callable[[Visit, float, float], float], bar: Bar) -> float:
-    counted = sum(_counted(record.visits, record, weight, bar) for record in records)
-    return counted / sum(record.seconds * (1 - WARM_SHARE) for record in records)
-
-
-def _counted(
-    visits: Iterable[Visit], record: Record, weight: Callable[[Visit, float, float], float], bar: Bar
-) -> float:
-    began, ended = WARM_SHARE * record.seconds, record.seconds
-    return sum(weight(visit, began, ended) for visit in visits if visit.is_in_slo(bar.slo))
-
-
-def _ends_inside(visit: Visit, began: float, ended: float) -> float:
-    return began <= visit.ended_at < ended
+def _counted_seconds(records: Sequence[Record]) -> float:
+    return sum(ended - began for began, ended in map(window, records))
 
 
 def blocks(record: Record) -> list[list[Visit]]:
@@ -104,20 +108,20 @@ def figures(records: Sequence[Record], bar: Bar, seed: int) -> Figures:
 
 
 def _goodput(records: Sequence[Record], bar: Bar, seed: int) -> Figures:
-    """With the interval of the share in work: a bootstrap over blocks of two seconds."""
-
-    def contribution(record: Record, block: Block) -> float:
-        return _counted(block, record, lambda visit, began, ended: work_inside(visit, began, ended, bar.size), bar)
-
-    seconds = sum(record.seconds * (1 - WARM_SHARE) for record in records)
-    per_block = [contribution(record, block) for record in records for block in blocks(record)]
-    interval = bootstrap(per_block, sum, seed)
-    share = seconds * bar.capacity
+    """With the interval of the share in work: a bootstrap over times of two seconds."""
+    flow = [work for record in records for work in flowing(record, bar)]
+    interval = bootstrap(flow, sum, seed)
+    share = _counted_seconds(records) * bar.capacity
     return {
-        "goodput_per_second": _per_second(records, _ends_inside, bar),
-        "goodput_share": sum(per_block) / share,
+        "goodput_per_second": sum(_ended_inside(record, bar.slo) for record in records) / _counted_seconds(records),
+        "goodput_share": sum(flow) / share,
         "goodput_share_interval": [value / share for value in interval] if interval else None,
     }
+
+
+def _ended_inside(record: Record, slo: Slo) -> int:
+    began, ended = window(record)
+    return sum(visit.is_in_slo(slo) and began <= visit.ended_at < ended for visit in record.visits)
 
 
 def _waiting(records: Sequence[Record], bar: Bar, seed: int) -> Figures:

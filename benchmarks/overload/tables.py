@@ -11,7 +11,7 @@ from benchmarks.report import goal_table, number
 from benchmarks.scenarios import Figures
 
 NOTICE = """\
-goodput %  work of requests that ended inside the level, of the capacity; 95 % interval: bootstrap over blocks of 2 s
+goodput %  work of requests that ended inside the level, of the capacity; 95 % interval: bootstrap over times of 2 s
 TTFT       seconds from the attempt that was let in to its first token; who left before it counts with all his patience
 wasted %   generated tokens that served nobody inside the level; thrown % those of answers broken off or preempted
 promises % clients that were told when to come back, did, and ended inside the level of their first try

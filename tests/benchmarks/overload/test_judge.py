@@ -65,11 +65,13 @@ def test_what_ends_outside_the_level_is_no_goodput_and_its_tokens_are_wasted():
 
 
 def test_work_counts_where_it_flows_not_where_it_ends():
-    visit = served(15.0, first_after=3.0, last_after=7.0)
+    record = Record([served(13.0, first_after=3.0, last_after=12.0), refused(1.0), left(1.0)], 20.0)
     prompt = MIXED.work_seconds(len(REQUEST.text), (), 0)
-    assert judge.work_inside(visit, 2.0, 20.0, MIXED) == pytest.approx(prompt + 0.5 * (WORK - prompt))
-    assert judge.work_inside(visit, 2.0, 17.0, MIXED) == 0.0
-    assert judge.work_inside(refused(1.0), 0.0, 20.0, MIXED) == 0.0
+    token = (WORK - prompt) / 10
+    flow = judge.flowing(record, BAR)  # blocks of two seconds from 2.0 on; the tokens come at 16, 17, ... 25
+    assert len(flow) == 9
+    assert flow == pytest.approx([0.0] * 7 + [prompt + 2 * token, 2 * token])
+    assert judge.work_per_second([record], BAR) == pytest.approx(sum(flow) / 18)
 
 
 def test_who_left_waiting_counts_with_all_his_patience():
