@@ -42,7 +42,7 @@ Advance = Callable[[float, str], None]
 class Options:
     """`answers` of a cell are those of all its rounds together; `probe_seconds` is one closed loop, of several."""
 
-    rounds: int = 3
+    rounds: int = 2
     answers: int = 2_000
     seed: int = 1
     probe_seconds: float = 10.0
