@@ -34,6 +34,7 @@ from gateway.policies import (
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import create_control_app
+from gateway.server.keep_alive import KeepAlive
 from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
 from gateway.settings import Settings
@@ -194,7 +195,11 @@ async def _start(
         clock=time.monotonic,
         relief=_relief(settings, backends, images),
     )
-    metrics.observe_gauges(**gauge_readers(parts, seats, body_budget, decode_budget))
+    keep_alive = _keep_alive(settings)
+    metrics.observe_gauges(
+        **gauge_readers(parts, seats, body_budget, decode_budget),
+        streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
+    )
     stack.push_async_callback(images.close)
     await _begin(stack, (log.start, log.close))
     for backend in backends:
@@ -206,7 +211,19 @@ async def _start(
         )
     body_limits = body_limits_of(settings, budgets)
     door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
-    return Running(Proxy(parts, door), backends, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
+    proxy = Proxy(parts, door, keep_alive)
+    return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
+
+
+def _keep_alive(settings: Settings) -> KeepAlive | None:
+    streaming = settings.streaming
+    if streaming.keep_alive_after_seconds is None:
+        return None
+    return KeepAlive(
+        streaming.keep_alive_after_seconds,
+        streaming.keep_alive_every_seconds,
+        call_later=asyncio.get_running_loop().call_later,
+    )
 
 
 def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorkers) -> Relief | None:

@@ -18,13 +18,13 @@ from gateway.cli import app
 from gateway.domain.pressure import CALM_SECONDS, Rung
 from gateway.domain.resize import Preset
 from gateway.domain.vision.registry import FAMILIES
-from gateway.emulator.config import EmulatorConfig
+from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
 from gateway.policies import tenancy_of
 from gateway.settings_sources import load
 from tests.domain.test_pressure_effect import SHRINK, at_times_capacity
-from tests.support.live_gateway import chat, image, live_gateway
+from tests.support.live_gateway import chat, image, live_gateway, until
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway
 
@@ -174,6 +174,25 @@ async def _one_served_one_refused_and_one_counted(gateway):
         await gateway.http.get("/nowhere"),
         await gateway.http.post("/tokenize", json=body, headers=asked),
     )
+
+
+async def test_a_stream_that_waits_is_begun_as_it_says():
+    (setting,) = re.findall(r"`(streaming: \{.*?\})`", README)
+    asked = yaml.safe_load(setting)
+    assert load(file_text=setting, file_name="README.md").settings.streaming.keep_alive_every_seconds == 10
+    asked["streaming"] = dict.fromkeys(asked["streaming"], 0.1)
+    sections = asked | {"budget": {"sequences": 1}, "queue": {"wait_seconds": 0.5}}
+    slow = EmulatorConfig.fast(step_cost=StepCost(0.01, 0.0, 0.0, 0.0))
+    with running_emulator(slow) as emulator:
+        async with live_gateway(emulator.base_url, **sections) as gateway:
+            first = asyncio.create_task(gateway.chat(max_tokens=200, ignore_eos=True))
+            await until(lambda: gateway.metrics("gateway_held").get('{resource="sequences"}') == 1)
+            stream, whole = await asyncio.gather(gateway.chat(stream=True), gateway.chat())
+            await first
+    assert (stream.status_code, whole.status_code) == (200, 503)
+    assert stream.text.startswith(": waiting\n\n")
+    assert ": x-gateway-reason: deadline_passed\n" in stream.text
+    assert re.search(r'\n\ndata: \{"error":.*\}\n\ndata: \[DONE\]\n\n$', stream.text)
 
 
 async def test_tokens_are_counted_as_it_says():

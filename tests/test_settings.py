@@ -234,6 +234,20 @@ def test_an_upstream_below_a_path_is_none():
     assert load(flags={"upstream.url": "http://proxy/engine-1/"}).settings.upstream.url.path == "/engine-1/"
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("streaming: {keep_alive_every_seconds: 5}", "does nothing without keep_alive_after_seconds"),
+        ("streaming: {keep_alive_after_seconds: 0}", "greater than 0"),
+        ("streaming: {keep_alive_after_seconds: 1, keep_alive_every_seconds: 0.5}", "greater than or equal to 1"),
+        ("tokens: {answer: exact}", "'upstream' or 'estimate'"),
+    ],
+)
+def test_mistakes_of_keeping_alive_and_counting_are_told(text, told):
+    with pytest.raises(SettingsError, match=told):
+        load(file_text=text, file_name="g.yaml")
+
+
 def test_settings_cannot_be_changed_after_the_check():
     with pytest.raises(ValueError, match="frozen"):
         Settings().server.port = 1

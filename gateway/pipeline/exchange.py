@@ -101,6 +101,7 @@ class Exchange:
     `asks_for_usage`: the body that goes upstream asks for the stream's usage, which the client did not.
     `asked_priority` is the header's; `priority` what the request gets for that, or for what its body asks, once read.
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
+    `is_kept_alive`: its 200 went out before it was known what would become of it.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     """
@@ -151,6 +152,7 @@ class Exchange:
     retry_after_seconds: float | None = None
     usage: Usage | None = None
     is_answering: bool = False
+    is_kept_alive: bool = False
     is_abandoned: bool = False
     is_settled: bool = False
     ended: float = 0.0

@@ -150,10 +150,12 @@ def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayErro
 
 
 def _status(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:
-    if error is not None:
-        return error_status(error, parts.policies.overload_status)
     if outcome is Outcome.CLIENT_LEFT:
         return 499
+    if exchange.is_kept_alive:
+        return 200
+    if error is not None:
+        return error_status(error, parts.policies.overload_status)
     return 500 if outcome is Outcome.GATEWAY_FAULT else exchange.upstream_status
 
 

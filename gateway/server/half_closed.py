@@ -12,14 +12,14 @@ _LOOK_SECONDS = 0.25
 
 
 class HalfClosed:
-    """Cuts the connection when the client turns out to have gone, until `is_answering`: the answer tells as well.
+    """Cuts the connection when the client turns out to have gone, until `stop`.
 
-    An answer that comes at once needs no question. Later the question is an interim response, which every client of
-    HTTP/1.1 has to expect at any time (RFC 9110 §15.2); `may_ask` says no for one of HTTP/1.0, which knows
-    none, and while the answer to an earlier request is under way.
+    Whatever is sent to it asks. An answer that comes at once needs no other question; later that is an interim
+    response, which every client of HTTP/1.1 has to expect at any time before its answer (RFC 9110 §15.2): `may_ask`
+    says no once an answer is under way, and for a client of HTTP/1.0, which knows none.
     """
 
-    __slots__ = ("_has_asked", "_is_answering", "_loop", "_may_ask", "_timer", "_transport")
+    __slots__ = ("_has_asked", "_loop", "_may_ask", "_timer", "_transport")
 
     def __init__(
         self,
@@ -27,12 +27,10 @@ class HalfClosed:
         loop: asyncio.AbstractEventLoop,
         *,
         may_ask: Callable[[], bool],
-        is_answering: Callable[[], bool],
     ) -> None:
         self._transport = transport
         self._loop = loop
         self._may_ask = may_ask
-        self._is_answering = is_answering
         self._has_asked = False
         self._timer = loop.call_later(_LOOK_SECONDS, self._look)
 
@@ -40,8 +38,6 @@ class HalfClosed:
         self._timer.cancel()
 
     def _look(self) -> None:
-        if self._is_answering():
-            return
         connection: socket.socket = self._transport.get_extra_info("socket")
         if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._transport.abort()

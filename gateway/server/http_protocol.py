@@ -99,8 +99,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._half_closed = HalfClosed(
             self.transport,
             self.loop,
-            may_ask=lambda: cycle.scope["http_version"] == "1.1" and not self.pipeline,
-            is_answering=lambda: cycle.response_started,
+            may_ask=lambda: cycle.scope["http_version"] == "1.1" and not self.pipeline and not cycle.response_started,
         )
         return True
 

@@ -29,6 +29,7 @@ from gateway.server.door import (
     refuse_media_type,
     refuse_unreadable,
 )
+from gateway.server.keep_alive import KeepAlive, KeptAlive
 from gateway.server.models_route import ModelsRoute
 from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
@@ -56,9 +57,10 @@ class Door:
 class Proxy:
     """One instance serves every proxied request of the process."""
 
-    def __init__(self, parts: Parts, door: Door) -> None:
+    def __init__(self, parts: Parts, door: Door, keep_alive: KeepAlive | None = None) -> None:
         self._parts = parts
         self._door = door
+        self._keep_alive = keep_alive
         self._watches = ClientWatches(
             parts.policies.queue_wait_seconds + parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS
         )
@@ -68,6 +70,8 @@ class Proxy:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = read_headers(scope["headers"])
         exchange = self._begin(scope, arrival)
+        if self._keep_alive is not None:
+            send = self._keep_alive.over(exchange, send)
         try:
             await self._attend(exchange, arrival, receive, send)
         except GatewayError as error:
@@ -171,7 +175,8 @@ class Proxy:
                 elif exchange.route.kind is Kind.TOKENS:
                     await answer_tokens(self._parts, exchange, send)
                 else:
-                    answer = await serve(self._parts, exchange)
+                    work = serve(self._parts, exchange)
+                    answer = await (send.until(work) if isinstance(send, KeptAlive) else work)
                     settle.head_arrived(exchange, answer)
                     body_hold.release()
                     await relay(self._parts, exchange, answer, send)

@@ -21,6 +21,7 @@ from gateway.settings.sections import (
     ResizeSettings,
     ServerSettings,
 )
+from gateway.settings.streaming import StreamingSettings
 from gateway.settings.tenants import Tenants, TenantSettings
 from gateway.settings.tokens import TokenSettings
 from gateway.settings.upstreams import Upstreams, UpstreamSettings, given_twice
@@ -44,6 +45,7 @@ class Settings(Section):
     models: tuple[ModelSettings, ...] = ()
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
+    streaming: StreamingSettings = StreamingSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="wrap")

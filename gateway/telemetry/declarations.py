@@ -207,6 +207,7 @@ OBSERVED = (
     Declaration(
         "models_without_series", "gauge", "Served model names beyond the first hundred; they count as `other`."
     ),
+    Declaration("streams_kept_alive_total", "counter", "Streams that were begun while they waited for their turn."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
 )
 

@@ -33,7 +33,7 @@ def error_body(error: GatewayError) -> bytes:
         {
             "error": {
                 "message": error.message,
-                "type": _type_of(error.status),
+                "type": openai_type(error.status),
                 "param": error.param,
                 "code": error.code.value,
             }
@@ -50,7 +50,7 @@ def anthropic_error_body(error: GatewayError) -> bytes:
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
 
 
-def _type_of(status: int) -> str:
+def openai_type(status: int) -> str:
     """OpenAI's `type` strings."""
     if status == 429:
         return "rate_limit_error"

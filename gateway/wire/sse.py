@@ -16,6 +16,9 @@ from gateway.wire.usage import Usage, WireUsage
 _EVENT = b"\ndata:"
 _BORDER_BYTES = len(_EVENT) - 1
 _DONE = b"\ndata: [DONE]"
+ERROR_END = b"\n\ndata: [DONE]\n\n"
+"""Behind the JSON of an error, as vLLM ends such streams."""
+
 _DONE_BYTES = len(_DONE) + len(b"\n\n")
 # Old events are forgotten now and then, not with every chunk: a search per event would cost more than the event.
 _TAIL_BYTES = 8192
@@ -123,5 +126,5 @@ def error_event(error: GatewayError, *, is_at_border: bool = False) -> bytes:
     Where the stream may have been cut inside an event, that event is closed first, or it would swallow the error;
     an empty line too many means nothing.
     """
-    event = b"data: " + error_body(error) + b"\n\ndata: [DONE]\n\n"
+    event = b"data: " + error_body(error) + ERROR_END
     return event if is_at_border else b"\n\n" + event

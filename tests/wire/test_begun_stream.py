@@ -1,0 +1,93 @@
+"""An answer that comes too late for a status: what goes in, and what the client reads."""
+
+import json
+
+import pytest
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.wire.begun_stream import WAITING, BegunStream
+from gateway.wire.errors import error_body, error_headers
+
+STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-request-id", b"a")]
+JSON = [(b"content-type", b"application/json"), (b"content-length", b"7")]
+END = b"\n\ndata: [DONE]\n\n"
+
+
+def told(status, headers, *pieces):
+    stream = BegunStream()
+    said = [stream.head(status, headers)]
+    return said + [stream.body(piece, is_last=index == len(pieces) - 1) for index, piece in enumerate(pieces)]
+
+
+def event_of(said: bytes):
+    assert said.startswith(b"data: ")
+    assert said.endswith(END)
+    line = said[len(b"data: ") : -len(END)]
+    assert b"\n" not in line
+    assert b"\r" not in line
+    return json.loads(line)["error"]
+
+
+def test_a_stream_goes_on_as_it_is():
+    assert told(200, STREAM, b"data: {}\n\n", b"data: [DO", b"NE]\n\n") == [
+        b"",
+        b"data: {}\n\n",
+        b"data: [DO",
+        b"NE]\n\n",
+    ]
+
+
+def test_what_other_answers_say_in_headers_stands_in_comments():
+    headers = [*STREAM, (b"x-gateway-queue-ms", b"5200"), (b"retry-after", b"7"), (b"server", b"x")]
+    assert told(200, headers, b"")[0] == b": x-gateway-queue-ms: 5200\n: retry-after: 7\n\n"
+
+
+def test_a_comment_is_no_event():
+    assert WAITING.startswith(b":")
+    assert WAITING.endswith(b"\n\n")
+
+
+def test_a_refusal_of_the_gateway_is_the_last_event():
+    error = GatewayError(Code.SERVER_IS_OVERLOADED, "It waited 30 s.")
+    body = error_body(error)
+    head, event = told(503, error_headers(error, body, 0.0), body)
+    assert b": x-gateway-reason: deadline_passed\n" in head
+    assert b": x-should-retry: false\n" in head
+    assert event_of(event) == json.loads(body)["error"]
+
+
+def test_an_error_of_the_upstream_keeps_its_words_in_one_line_however_it_is_cut():
+    error = {"message": "too long:\n5", "type": "BadRequestError", "param": None, "code": 400}
+    text = json.dumps({"error": error}, indent=2).replace("\n", "\r\n").encode()
+    *nothing, event = told(400, JSON, *(bytes([byte]) for byte in text))
+    assert set(nothing) == {b""}
+    assert event_of(event) == error
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>\n\xff", b'{"error": "Unauthorized"}', b'{"detail": "no"}', b"[" * 5000])
+def test_what_has_another_shape_is_quoted(body):
+    error = event_of(told(401, JSON, body)[1])
+    assert error["code"] == 401
+    assert error["message"].startswith("The model server refused the request with status 401: ")
+    assert body[:40].decode(errors="replace") in error["message"]
+    assert len(error["message"]) < 600
+
+
+def test_an_error_without_end_is_not_kept():
+    stream = BegunStream()
+    stream.head(500, JSON)
+    assert {stream.body(b"x" * 60_000, is_last=False) for _ in range(100)} == {b""}
+    assert len(stream._kept) == 65_536
+    assert event_of(stream.body(b"x", is_last=True))["code"] == 500
+
+
+@pytest.mark.parametrize("headers", [JSON, []])
+def test_an_answer_that_is_no_stream_cannot_be_told_in_one(headers):
+    error = event_of(told(200, headers, b'{"choices": []}')[1])
+    assert error["code"] == "upstream_error"
+    assert "without a stream" in error["message"]
+
+
+def test_a_stream_with_the_status_of_an_error_is_one():
+    event = told(503, STREAM, b'{"error": {"message": "busy"}}')[1]
+    assert event_of(event) == {"message": "busy"}
