@@ -141,6 +141,7 @@ class _Alike:
             asked_priority=unread.asked_priority,
             deadline_ms=unread.deadline_ms,
             is_return=unread.is_return,
+            body_bytes=unread.body_bytes or like.body_bytes,
             capacity=unread.capacity,
             upstream_status=None,
             offered_ms=None,

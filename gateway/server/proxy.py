@@ -148,6 +148,7 @@ class Proxy:
         refuse_media_type(arrival)
         refuse_coding(arrival)
         refuse_length(arrival, self._door.body_limits.max_bytes)
+        exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
             refuse_if_all_full(self._parts.backends, exchange.newcomer(arrival.content_length or 0))
 

@@ -1,15 +1,20 @@
 """What a request's log line says for `vlm-gateway replay`, through a live gateway; and what no line ever says."""
 
+import asyncio
 import json
 import time
 
-from tests.support.live_gateway import CHAT, MODEL, image, live_gateway
+from tests.support.live_gateway import CHAT, MODEL, image, live_gateway, until
 from tests.support.model_server import model_server
 from tests.support.pictures import data_url, encoded, picture
 
 KEY = "sk-a-secret-of-the-client"
 URL = data_url(encoded(picture(112, 84)))
 OTHER = data_url(encoded(picture(56, 56, seed=7)))
+
+
+async def answer_late(visit):
+    await asyncio.sleep(60)
 
 
 def conversation(*turns):
@@ -107,3 +112,20 @@ async def test_the_line_of_a_text_stays_short():
     """A day of a hundred thousand of them is below 100 MB."""
     _, text = await lines_of(conversation([]), headers={"authorization": f"Bearer {KEY}"})
     assert len(text) < 900
+
+
+async def test_who_is_refused_at_the_door_has_the_length_that_was_announced():
+    """It is all that tells what it would have cost."""
+    full = {"budget": {"sequences": 1}, "queue": {"requests": 1}}
+    async with model_server(answer_late) as upstream, live_gateway(upstream.base_url, **full) as gateway:
+        tasks = [asyncio.create_task(gateway.chat()) for _ in range(2)]
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 1})
+        body = json.dumps(conversation([URL])).encode()
+        answer = await gateway.http.post(CHAT, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 429
+        (line,) = await gateway.log(1)
+        assert (line["body_bytes"], "text_tokens" in line) == (len(body), False)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await gateway.until_released()

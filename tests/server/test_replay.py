@@ -18,35 +18,35 @@ from tests.support.pictures import data_url, encoded, picture
 # Of decisions, not of times: a request that came within some milliseconds of the moment when it would have been
 # decided otherwise may go either way, and then so may those behind it.
 AGREEING = 0.9
-SECTIONS = {"budget": {"sequences": 4}, "queue": {"requests": 6, "wait_seconds": 1.0}}
+SECTIONS = {"budget": {"sequences": 4}, "queue": {"requests": 6, "wait_seconds": 2.0}}
 PICTURES = [image(data_url(encoded(picture(280, 280, seed=seed)))) for seed in range(3)]
 
 
 async def traffic(gateway, dice):
-    """A hundred and twenty requests within four seconds, in three bursts, from four clients."""
+    """Ninety requests within seven seconds, in three bursts, from four clients."""
     tasks = []
     for burst in range(3):
-        for _ in range(40):
+        for _ in range(30):
             content = ["Well?", *dice.sample(PICTURES, dice.choice((0, 0, 1, 2)))]
             headers = {"authorization": f"Bearer sk-{dice.randrange(4)}"}
-            tokens = dice.randrange(10, 60)
+            tokens = dice.randrange(10, 40)
             tasks.append(
                 asyncio.create_task(
                     gateway.chat(*content, headers=headers, stream=True, max_tokens=tokens, ignore_eos=True)
                 )
             )
-            await asyncio.sleep(dice.expovariate(60.0))
-        await asyncio.sleep(0.7 * (burst < 2))
+            await asyncio.sleep(dice.expovariate(25.0))
+        await asyncio.sleep(1.5 * (burst < 2))
     await asyncio.gather(*tasks)
 
 
 async def test_a_recorded_day_comes_out_as_it_was():
-    config = EmulatorConfig.fast(step_cost=StepCost(0.005, 0.0, 0.0001, 0.0))
+    config = EmulatorConfig.fast(step_cost=StepCost(0.02, 0.0, 0.0005, 0.0))
     with running_emulator(config) as emulator:
         async with live_gateway(emulator.base_url, **SECTIONS) as gateway:
             await gateway.until_up()
             await traffic(gateway, random.Random(3))
-            await gateway.log(120)
+            await gateway.log(90)
             log_text = bytes(gateway.log_text)
     reader = LineReader()
     reader.feed(log_text.splitlines())
@@ -64,6 +64,6 @@ async def test_a_recorded_day_comes_out_as_it_was():
 
     Simulation(configuration_of(column, Log("log", lines, reader.unusable)), Recording(lines), compare).run(lines)
     was = [fate for fate, _ in fates]
-    assert len(fates) == 120
+    assert len(fates) == 90
     assert min(was.count(fate) for fate in (Fate.ADMITTED, Fate.QUEUED, Fate.REFUSED)) >= 5, "else it shows nothing"
     assert agreeing >= AGREEING * len(fates)
