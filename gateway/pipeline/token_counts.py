@@ -8,7 +8,7 @@ from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
-from gateway.models.served import OTHER, ServedModel
+from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.planning import Plan, image_cost
 from gateway.pipeline.reading import read_aside, read_request
@@ -44,7 +44,7 @@ class TokenCount(NamedTuple):
 async def count_messages(parts: Parts, exchange: Exchange) -> TokenCount:
     """Of an Anthropic body. Raises GatewayError 400 or 404."""
     exchange.body, paths = await read_aside(
-        partial(chat_of_messages, rendering_of=partial(_rendering, exchange)), exchange.body
+        partial(chat_of_messages, rendering_of=partial(_rendering, parts, exchange)), exchange.body
     )
     exchange.hold_beside(len(exchange.body))
     try:
@@ -61,7 +61,7 @@ async def count_tokenize(parts: Parts, exchange: Exchange) -> TokenCount:
         request, plan, cost = await _priced_chat(parts, exchange)
         tokens: Sequence[int] | None = await _expanded(parts, exchange, request, plan, cost)
     else:
-        model = _known(exchange, asked.model)
+        model = _known(parts, exchange, asked.model)
         tokens = await encode_prompt(model, asked.prompt, adds_special_tokens=asked.adds_special_tokens)
         cost = _priced_prompt(parts, exchange, model, asked.prompt, tokens)
         tokens = _listed(tokens)
@@ -77,7 +77,7 @@ async def _priced_chat(parts: Parts, exchange: Exchange) -> tuple[VisionRequest,
     route = exchange.route
     exchange.route = Route(Kind.CHAT, route.path, route.methods)
     request = await read_request(exchange)
-    _known(exchange, request.model)
+    _known(parts, exchange, request.model)
     # These routes take no answer and cut nothing off.
     request = exchange.request = request._replace(truncate_prompt_tokens=None, wants_output=False, needs_engine=False)
     return request, *await price(parts, exchange, request)
@@ -135,22 +135,27 @@ def _listed(tokens: Sequence[int] | None) -> Sequence[int] | None:
     return None if tokens is None or len(tokens) > MOST_LISTED_TOKENS else tokens
 
 
-def _rendering(exchange: Exchange, model_name: str) -> Rendering:
-    counter = _known(exchange, model_name).exact_text
+def _rendering(parts: Parts, exchange: Exchange, model_name: str) -> Rendering:
+    counter = _known(parts, exchange, model_name).exact_text
     return Rendering() if counter is None else Rendering(counter.merges_inline_system, counter.disabled_thinking_effort)
 
 
-def _known(exchange: Exchange, name: str | None) -> ServedModel:
-    """Raises GatewayError 404, as the upstream would, once its list is known."""
-    models = exchange.models
-    model = models.served(name)
-    if model.name != OTHER or models.engine.is_loading or name in models.names:
-        return model
-    listed = sorted(models.names)
+def _known(parts: Parts, exchange: Exchange, name: str | None) -> ServedModel:
+    """As the first server has it that lists the name. Raises GatewayError 404 where all have told, and none does."""
+    said = [backend.models.lists(name) for backend in parts.backends]
+    if True in said:
+        exchange.goes_to(parts.backends[said.index(True)])
+    elif None not in said:
+        raise _unknown(parts, name or "")
+    return exchange.models.served(name)
+
+
+def _unknown(parts: Parts, name: str) -> GatewayError:
+    listed = sorted({each for backend in parts.backends for each in backend.models.names})
     more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
     names = ", ".join(each[:200] for each in listed[:_MOST_NAMED]) or "none"
-    raise GatewayError(
-        Code.MODEL_NOT_FOUND, f"There is no model {(name or '')[:200]!r}; there are: {names}{more}.", param="model"
+    return GatewayError(
+        Code.MODEL_NOT_FOUND, f"There is no model {name[:200]!r}; there are: {names}{more}.", param="model"
     )
 
 

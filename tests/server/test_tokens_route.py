@@ -303,3 +303,19 @@ async def test_a_gzip_body_and_a_large_one(house):
     answer = await gateway.http.post(COUNT, content=gzip.compress(json.dumps(body).encode()), headers=headers)
     assert answer.json()["input_tokens"] > 300_000
     await until(lambda: not gateway.held())
+
+
+async def test_of_several_servers_the_one_that_lists_the_model_is_meant():
+    names = ("Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen3-VL-8B-Instruct")
+    async with model_server(models=names[:1]) as older, model_server(models=names[1:]) as newer:
+        addresses = {"older": older.base_url, "newer": newer.base_url}
+        async with live_gateway(addresses, models=[], **HERE) as gateway:
+            await gateway.until_up()
+            for name in names:
+                for path, content in ((COUNT, ANTHROPIC_PICTURE), (TOKENIZE, image(PICTURE))):
+                    assert (await gateway.http.post(path, json=messages(content, model=name))).status_code == 200
+            unknown = await gateway.http.post(COUNT, json=messages(text("a"), model="nope"))
+            assert f"there are: {names[0]}, {names[1]}." in unknown.text
+            lines = await gateway.log(5)
+    # Qwen3-VL has a grid of 32.
+    assert [line.get("visual_tokens") for line in lines] == [20 * 15 + 2] * 2 + [18 * 13 + 2] * 2 + [None]
