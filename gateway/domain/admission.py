@@ -299,10 +299,13 @@ class Admission:
         """It comes back as it was told, and a place is kept for it."""
         return newcomer.is_return and self._promises.is_due(now, newcomer.tenant)
 
-    def promise_after(self, to: Newcomer, share: float, now: float) -> RetryAdvice:
-        """For one that may come back when `share` (0 to 1) of those that wait have left."""
+    def promise_after(self, to: Newcomer, share: float, now: float, *, is_kept: bool) -> RetryAdvice:
+        """For one that may come back when `share` (0 to 1) of those that wait have left. Unless `is_kept`, only what
+        would be promised is told.
+        """
         missing = int(share * len(self._queue)) + 1
-        return self._promises.promise(now, self._drain.per_second(now), missing, self._jitter(), to)
+        promises = self._promises if is_kept else self._promises.copy()
+        return promises.promise(now, self._drain.per_second(now), missing, self._jitter(), to)
 
     def _obstacle(self, newcomer: Ticket | Newcomer, now: float, *, is_expected: bool) -> Reason | None:
         obstacle = self._queue.obstacle(newcomer.body_bytes)

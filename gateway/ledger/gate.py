@@ -199,9 +199,11 @@ class Gate:
         """It comes back as it was told, and a place is kept for it."""
         return self._admission.is_expected(newcomer, self._clock())
 
-    def promise_after(self, to: Newcomer, share: float) -> RetryAdvice:
-        """For one that may come back when `share` (0 to 1) of those that wait have left."""
-        return self._admission.promise_after(to, share, self._clock())
+    def promise_after(self, to: Newcomer, share: float, *, is_kept: bool = True) -> RetryAdvice:
+        """For one that may come back when `share` (0 to 1) of those that wait have left. Unless `is_kept`, only what
+        would be promised is told.
+        """
+        return self._admission.promise_after(to, share, self._clock(), is_kept=is_kept)
 
     async def admit(self, ticket: Ticket) -> Lease:
         """The lease, at once or after waiting. Raises GatewayError 429 (no room to wait) or 503 (waited in vain).

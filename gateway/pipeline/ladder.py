@@ -24,17 +24,19 @@ from gateway.wire.routes import Kind
 _WITH_ANSWERS = frozenset({Kind.CHAT, Kind.COMPLETIONS})
 
 
-async def meet_pressure(relief: Relief, exchange: Exchange, request: VisionRequest) -> VisionRequest:
+async def meet_pressure(
+    relief: Relief, exchange: Exchange, request: VisionRequest, *, is_asking: bool = False
+) -> VisionRequest:
     """Before anything is computed: the request, with a lower bound on its answers where that rung is in force.
 
-    Raises GatewayError 429 where the pressure leaves no place for it.
+    Raises GatewayError 429 where the pressure leaves no place for it; who `is_asking` only is promised none.
     """
     if not request.needs_engine:
         return request
     relieved = exchange.relieved = relief.look(exchange.backend.name, on_images=bool(request.images))
     if not relieved.in_force:
         return request
-    refusal = _refusal(relieved, exchange)
+    refusal = _refusal(relieved, exchange, is_asking=is_asking)
     if refusal is not None:
         raise refusal
     if Rung.MAX_TOKENS in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
@@ -42,7 +44,7 @@ async def meet_pressure(relief: Relief, exchange: Exchange, request: VisionReque
     return request
 
 
-def _refusal(relieved: Relieved, exchange: Exchange) -> GatewayError | None:
+def _refusal(relieved: Relieved, exchange: Exchange, *, is_asking: bool) -> GatewayError | None:
     """None where neither rung concerns it, or where a place was promised to it."""
     policy, gate = relieved.relief.policy, exchange.backend.gate
     newcomer = exchange.newcomer(exchange.body_bytes)
@@ -54,7 +56,7 @@ def _refusal(relieved: Relieved, exchange: Exchange) -> GatewayError | None:
     if is_shed:
         return shed_error(relieved.pressure, band, exchange.priority)
     share = share_to_leave(relieved.pressure.ratio, band.leave)
-    return closed_error(relieved.pressure, band, gate.promise_after(newcomer, share))
+    return closed_error(relieved.pressure, band, gate.promise_after(newcomer, share, is_kept=not is_asking))
 
 
 async def _with_fewer_tokens(relieved: Relieved, exchange: Exchange, request: VisionRequest) -> VisionRequest:

@@ -3,15 +3,16 @@
 from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.preflight import Foresight, foresee, never, refused
+from gateway.domain.pressure import Rung
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Parts
-from gateway.pipeline.ladder import meet_pressure
+from gateway.pipeline.ladder import declare_rungs, meet_pressure
 from gateway.pipeline.reading import read_aside, read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import as_gateway_error, hash_images, misfit_of, price, spare_known, ticket_of
 from gateway.upstream.errors import UpstreamDownError
 from gateway.wire.dialect import dialect_of
-from gateway.wire.report import Report, verdict_report
+from gateway.wire.report import PressureReport, Report, verdict_report
 from gateway.wire.routes import Route
 
 
@@ -24,12 +25,12 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
         request = await read_request(exchange)
         route(parts, exchange, request)
         if parts.relief is not None:
-            request = await meet_pressure(parts.relief, exchange, request)
+            request = await meet_pressure(parts.relief, exchange, request, is_asking=True)
         plan, cost = await price(parts, exchange, request)
     except GatewayError as error:
         if error.code is Code.INVALID_JSON:
             raise
-        return Report(verdict_report(refused(error), None, overload_status), None)
+        return Report(verdict_report(refused(error), None, overload_status, _pressure(exchange)), None)
     misfit = misfit_of(exchange, cost)
     if misfit is not None:
         foresight = never(misfit)
@@ -38,7 +39,16 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
             cost = spare_known(exchange, cost, await hash_images(parts, plan))
         foresight = _foreseen(parts, exchange, cost)
     estimate = estimate_report(parts, exchange, plan, cost)
-    return Report(verdict_report(foresight, request, overload_status), estimate)
+    return Report(verdict_report(foresight, request, overload_status, _pressure(exchange)), estimate)
+
+
+def _pressure(exchange: Exchange) -> PressureReport | None:
+    relieved = exchange.relieved
+    if relieved is None:
+        return None
+    in_force = [rung.value for rung in Rung if rung in relieved.in_force]
+    pressure = relieved.pressure
+    return PressureReport(pressure.ratio, pressure.resource.label, in_force, declare_rungs(exchange) or None)
 
 
 def _foreseen(parts: Parts, exchange: Exchange, cost: RequestCost) -> Foresight:

@@ -3,6 +3,7 @@
 One writer: the event loop. What a rung does to a request is in ladder.py.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from gateway.domain.resize import Preset
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.gate import Gate
 from gateway.wire.max_tokens import AnswerCap
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -72,5 +75,15 @@ class Relief:
 
     def look(self, engine: str, *, on_images: bool) -> Relieved:
         """At the engine of that name, as a request meets it that comes now."""
-        pressure = self._gates[engine].pressure(on_images=on_images)
-        return Relieved(self, pressure, self._ladders[engine][on_images].observe(pressure.ratio, self.clock()))
+        pressure, ladder = self._gates[engine].pressure(on_images=on_images), self._ladders[engine][on_images]
+        before = ladder.in_force
+        in_force = ladder.observe(pressure.ratio, self.clock())
+        if in_force is not before:
+            _tell(engine, "image" if on_images else "text", pressure, in_force)
+        return Relieved(self, pressure, in_force)
+
+
+def _tell(engine: str, lane: str, pressure: Pressure, in_force: frozenset[Rung]) -> None:
+    rungs = ", ".join(rung for rung in Rung if rung in in_force) or "nothing"
+    what = f"{pressure.ratio:.2f} ({pressure.resource.label})"
+    _log.warning("pressure on %s is %s: in force for %s requests: %s", engine, what, lane, rungs)

@@ -69,9 +69,20 @@ class RemedyReport(msgspec.Struct):
     n: int | None
 
 
+class PressureReport(msgspec.Struct):
+    """What the request meets: how many times all of `resource` is held and waited for, and the rungs of the ladder that
+    are in force; `changes` is what they would do to it, as `x-gateway-pressure` says it.
+    """
+
+    ratio: float
+    resource: str
+    in_force: list[str]
+    changes: str | None
+
+
 class VerdictReport(msgspec.Struct):
     """`verdict`: admitted, waiting or refused. The three fields after it are of one that would wait, `error` is of one
-    that would be refused.
+    that would be refused. `pressure` is null where there is no ladder.
     """
 
     verdict: Outlook
@@ -81,6 +92,7 @@ class VerdictReport(msgspec.Struct):
     error: ErrorReport | None
     culprit: CulpritReport | None
     fits_with: RemedyReport | None
+    pressure: PressureReport | None = None
 
 
 class ModelReport(msgspec.Struct):
@@ -178,7 +190,10 @@ class Report(NamedTuple):
 
 
 def verdict_report(
-    foresight: Foresight, request: VisionRequest | None, overload_status: int | None = None
+    foresight: Foresight,
+    request: VisionRequest | None,
+    overload_status: int | None = None,
+    pressure: PressureReport | None = None,
 ) -> VerdictReport:
     """`request` tells which turn an image is of."""
     return VerdictReport(
@@ -189,6 +204,7 @@ def verdict_report(
         error=_error_report(foresight, overload_status),
         culprit=_culprit(foresight.shortage) if foresight.shortage else None,
         fits_with=_remedies(foresight.remedies, request) if request and foresight.remedies != Remedies() else None,
+        pressure=pressure,
     )
 
 

@@ -10,6 +10,7 @@ from gateway.domain.admission import Admission, Refusal, Verdict
 from gateway.domain.errors import Code
 from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import Reason
+from gateway.domain.pressure import Pressure
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
@@ -389,6 +390,30 @@ class TestPromises:
         for _ in range(256):
             door.offer(ticket(arrived=20.0), 20.0)
         assert not door.offer(ticket(), 20.0).advice.is_promise
+
+    def test_a_place_behind_some_of_the_waiters_can_be_promised_and_is_then_expected_to_be_taken(self):
+        door = admission()
+        drained(door, until=20.0, a_second=4.0)
+        door.offer(ticket(10), 20.0)
+        behind(door, *(ticket(arrived=20.0) for _ in range(8)))
+        asked = door.promise_after(Newcomer(), 0.5, 20.0, is_kept=False)
+        assert door.statistics(20.0).promised == 0
+        promised = door.promise_after(Newcomer(), 0.5, 20.0, is_kept=True)
+        assert promised == asked
+        assert promised.seconds == pytest.approx((5 + 2.3 * 5**0.5) / 4.0, rel=0.1)
+        due = 20.0 + promised.seconds
+        assert not door.is_expected(Newcomer(is_return=True), due - 1.0)
+        assert not door.is_expected(Newcomer(), due)
+        assert door.is_expected(Newcomer(is_return=True), due)
+        assert door.statistics(due).promised == 1, "it is still to be taken"
+
+
+def test_the_pressure_is_of_what_is_held_and_of_what_waiters_want():
+    door = admission()
+    door.offer(ticket(10), 0.0)
+    behind(door, ticket(2), ticket(3, pixels=5))
+    assert door.pressure(on_images=False) == Pressure(1.2, Resource.KV_BLOCKS)
+    assert door.pressure(on_images=True) == Pressure(1.5, Resource.KV_BLOCKS)
 
 
 def test_statistics():

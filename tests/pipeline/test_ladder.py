@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.support.live_gateway import MODEL, chat, image
-from tests.support.model_server import error_of, posts
+from tests.support.live_gateway import MODEL, chat, image, live_gateway
+from tests.support.model_server import error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway, sent_images
 
@@ -141,13 +141,14 @@ MAX_TOKENS = {"max_tokens": AT_A_TENTH | {"tokens": 64}}
         ({"max_tokens": 1, "max_completion_tokens": 65}, {"max_tokens": 1, "max_completion_tokens": 64}),
         ({"max_tokens": 64}, {"max_tokens": 64}),
         ({"max_completion_tokens": 3}, {"max_completion_tokens": 3}),
+        ({"max_tokens": 70, "min_tokens": 70}, {"max_tokens": 70, "min_tokens": 70}),
     ],
 )
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_answers_get_fewer_tokens(fields, sent, is_streamed):
     async with pressed_gateway(MAX_TOKENS) as pressed:
         headers, body = await pressed.chat(user(PHOTO), **fields, **({"stream": True} if is_streamed else {}))
-        names = ("max_tokens", "max_completion_tokens", "n")
+        names = ("max_tokens", "max_completion_tokens", "min_tokens", "n")
         assert {name: body[name] for name in names if name in body} == sent
         assert headers.get("x-gateway-pressure") == (None if sent == fields else "max_tokens;64")
         assert sent_images(body) == [PHOTO]
@@ -198,6 +199,16 @@ async def test_new_requests_are_refused_for_what_is_short():
         assert (line["short"], line["rungs"], line["pressure"]) == ("sequences", "refuse", 0.1)
 
 
+@pytest.mark.parametrize("rungs", [SHED, {"refuse": AT_A_TENTH}])
+async def test_who_comes_back_as_promised_is_let_in(rungs):
+    async with pressed_gateway(rungs) as pressed:
+        (backend,) = pressed.gateway.application._running.backends
+        backend.gate.is_expected = lambda newcomer: newcomer.is_return
+        again = await pressed.gateway.chat("Hm?", headers={"x-stainless-retry-count": "1"})
+        assert again.status_code == 200
+        assert (await pressed.gateway.chat("Hm?")).status_code == 429
+
+
 async def test_rungs_in_force_and_the_pressure_are_on_the_metrics_page():
     async with pressed_gateway(SHED | {"refuse": {"enter": 0.2, "leave": 0.1}}) as pressed:
         lanes = {f'{{lane="{lane}"}}': 0.1 for lane in ("image", "text")}
@@ -213,10 +224,37 @@ async def test_preflight_says_what_the_ladder_would_do_and_teaches_it_nothing():
         answer = (await pressed.gateway.http.post("/gateway/preflight", json=chat("What?", PHOTO))).json()
         (line,) = answer["images"]
         assert (line["why"], line["sent_size"], answer["tokens"]["output_reserved"]) == ("pressure", "504x504", 64)
+        assert answer["pressure"] == {
+            "ratio": 0.1,
+            "resource": "sequences",
+            "in_force": ["shrink", "max_tokens"],
+            "changes": "shrink, max_tokens;64",
+        }
         assert not pressed.relief.treatments
 
 
-async def test_preflight_says_that_it_would_be_refused():
-    async with pressed_gateway(SHED) as pressed:
+@pytest.mark.parametrize(("rungs", "reason"), [(SHED, "shed_priority"), ({"refuse": AT_A_TENTH}, "queue_full")])
+async def test_preflight_says_that_it_would_be_refused(rungs, reason):
+    async with pressed_gateway(rungs) as pressed:
         answer = (await pressed.gateway.http.post("/gateway/preflight", json=chat("What?", PHOTO))).json()
-        assert (answer["verdict"], answer["error"]["reason"]) == ("refused", "shed_priority")
+        assert (answer["verdict"], answer["error"]["reason"]) == ("refused", reason)
+        assert answer["pressure"]["changes"] == next(iter(rungs))
+
+
+async def test_without_a_ladder_preflight_knows_no_pressure():
+    async with model_server() as server, live_gateway(server.base_url) as gateway:
+        await gateway.until_up()
+        assert (await gateway.http.post("/gateway/preflight", json=chat("What?"))).json()["pressure"] is None
+
+
+async def test_the_log_tells_which_rungs_come_and_go(caplog):
+    async with pressed_gateway(SHED) as pressed:
+        await pressed.gateway.chat("Hm?")
+        await pressed.gateway.chat("Hm?")
+        await pressed.ease()
+        await pressed.gateway.chat("Hm?")
+    told = [record.getMessage() for record in caplog.records if record.name == "gateway.pipeline.relief"]
+    assert told == [
+        "pressure on default is 0.10 (sequences): in force for text requests: shed",
+        "pressure on default is 0.00 (sequences): in force for text requests: nothing",
+    ]

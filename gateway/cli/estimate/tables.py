@@ -19,6 +19,7 @@ from gateway.wire.report import (
     EstimateReport,
     ImageReport,
     MemoryReport,
+    PressureReport,
     Report,
     VerdictReport,
 )
@@ -126,6 +127,8 @@ def _print_verdict(console: Console, found: Report, hints: Hints) -> None:
             console.print("The family is assumed, so nothing is refused for its size; name it in models.")
     else:
         _print_error(console, verdict.error)
+    if verdict.pressure is not None:
+        console.print(_pressure(verdict.pressure), markup=False, soft_wrap=True)
     for line in _what_would_help(verdict):
         console.print(line, markup=False, soft_wrap=True)
 
@@ -140,6 +143,12 @@ def _prospect(verdict: VerdictReport, hints: Hints) -> str:
         f"Verdict: waiting, {wait}, with {verdict.ahead} others before it. "
         f"It is refused after {verdict.longest_wait_seconds:g} s."
     )
+
+
+def _pressure(met: PressureReport) -> str:
+    in_force = ", ".join(met.in_force) or "nothing"
+    changes = "" if met.changes is None else f" Done to this request: {met.changes}."
+    return f"Pressure: {met.ratio:.2f} ({met.resource}). In force: {in_force}.{changes}"
 
 
 def _print_error(console: Console, error: ErrorReport) -> None:
