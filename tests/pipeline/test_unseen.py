@@ -76,4 +76,4 @@ async def test_the_speed_is_learned_from_whole_answers():
         before = model.speed.tokens_per_second
         await gateway.chat()
         await gateway.until_released()
-        assert model.speed.tokens_per_second > before
+        assert model.speed.tokens_per_second != before

@@ -194,8 +194,8 @@ class TestRoom:
         assert await refused(received(client, 9, room=Room(2, is_refusing=True)), 429) == "no memory"
 
     async def test_having_fallen_behind_it_still_has_to_come_at_the_minimum_rate(self, monkeypatch):
-        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.01)
-        monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.02)
+        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.2)
+        monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.4)
         room = Room(2)
         client = coming(piece(b"a"), piece(b"b"), *[None] * 3)
         assert "Only 2 bytes" in await refused(received(client, 9, BodyLimits(100, 100, 10_000), room), 408)
