@@ -12,6 +12,8 @@ import httpx
 
 _MOST_BYTES = 16 << 20  # the list of some ten thousand adapters
 _LONGEST_REASON = 200
+# How it shows that a server closed an idle connection just when a request was on its way.
+_BROKEN_OFF = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
 
 class PageError(Exception):
@@ -55,8 +57,11 @@ class Pages:
     async def get(self, path: str) -> Page:
         """Raises PageError for everything that a server can do wrong."""
         try:
-            async with asyncio.timeout(self._whole_seconds), self._client.stream("GET", path) as answer:
-                return Page(answer.status_code, await _whole_body(answer))
+            async with asyncio.timeout(self._whole_seconds):
+                try:
+                    return await self._get(path)
+                except _BROKEN_OFF:
+                    return await self._get(path)
         except httpx.ConnectTimeout:
             raise PageError("no connection could be made in time") from None
         except (TimeoutError, httpx.TimeoutException):
@@ -65,6 +70,10 @@ class Pages:
             raise
         except Exception as error:  # no list of what the library makes of odd answers is complete
             raise PageError(one_line(error)) from error
+
+    async def _get(self, path: str) -> Page:
+        async with self._client.stream("GET", path) as answer:
+            return Page(answer.status_code, await _whole_body(answer))
 
 
 async def _whole_body(answer: httpx.Response) -> bytes:

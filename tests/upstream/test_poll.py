@@ -129,6 +129,33 @@ async def test_going_and_coming_back(
     ]
 
 
+async def test_an_idle_connection_that_the_server_closes_just_then_is_no_outage(
+    poller: Poller, stub: Stub, states: list[UpstreamState], steps: Steps
+) -> None:
+    async def closes_the_first_connection(visit: Visit) -> None:
+        if visit.connection == 1:
+            visit.reset()
+        else:
+            await vllm(visit)
+
+    stub.script = closes_the_first_connection
+    await steps.another_look()
+    assert [state.is_up for state in states] == [True, True]
+    assert stub.connections == 2
+
+
+async def test_a_server_that_closes_every_connection_is_down(
+    poller: Poller, stub: Stub, states: list[UpstreamState], steps: Steps
+) -> None:
+    async def closes(visit: Visit) -> None:
+        visit.reset()
+
+    stub.script = closes
+    await steps.another_look()
+    assert [state.is_up for state in states] == [True, False]
+    assert stub.connections == 2
+
+
 async def test_a_page_that_cannot_be_read_is_trouble_but_no_outage(poller: Poller, stub: Stub, steps: Steps) -> None:
     async def half_broken(visit: Visit) -> None:
         match visit.path:
