@@ -50,6 +50,7 @@ def record_of(
         message=error.message if error else None,
         short=error.short if error else None,
         is_streaming=bool(request and request.stream),
+        is_kept_alive=exchange.is_kept_alive,
         prompt_tokens=cost.prompt_tokens.expected if cost else None,
         visual_tokens=cost.visual_tokens if cost else None,
         output_tokens=cost.output_tokens * cost.answers if cost else None,

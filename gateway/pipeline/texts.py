@@ -14,6 +14,7 @@ from gateway.models.served import ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.rewriting import slim_chat
+from gateway.wire.read import utf8_bytes
 from gateway.wire.routes import Kind
 
 T = TypeVar("T")
@@ -63,7 +64,9 @@ async def encode_prompt(model: ServedModel, text: str, *, adds_special_tokens: b
     if counter is None:
         return None
     try:
-        return await _tokenized(model, len(text), lambda: counter.encode(text, adds_special_tokens=adds_special_tokens))
+        return await _tokenized(
+            model, utf8_bytes(text), lambda: counter.encode(text, adds_special_tokens=adds_special_tokens)
+        )
     except UncountableError:
         return None
 

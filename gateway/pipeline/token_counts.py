@@ -8,7 +8,9 @@ from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
+from gateway.models.exact_text import ExactText
 from gateway.models.served import ServedModel
+from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.planning import Plan, image_cost
 from gateway.pipeline.reading import read_aside, read_request
@@ -25,6 +27,8 @@ MOST_LISTED_TOKENS = 1 << 18
 # What a tokenizer may put around a plain prompt.
 _MOST_SPECIAL_TOKENS = 4
 _MOST_NAMED = 20
+# To list so many takes about a millisecond.
+_INLINE_TOKENS = 8192
 
 
 class TokenCount(NamedTuple):
@@ -57,19 +61,25 @@ async def count_messages(parts: Parts, exchange: Exchange) -> TokenCount:
 async def count_tokenize(parts: Parts, exchange: Exchange) -> TokenCount:
     """Of the body of /tokenize. Raises GatewayError 400 or 404."""
     asked = await read_aside(parse_tokenize, exchange.body)
+    placeholders: list[int] = []
     if asked.prompt is None:
         request, plan, cost = await _priced_chat(parts, exchange)
-        tokens: Sequence[int] | None = await _expanded(parts, exchange, request, plan, cost)
+        tokens = await _slim_tokens(parts, exchange, request, plan, cost)
+        placeholders = [image_cost(image, _model_of(exchange).family).placeholder for image in plan.plans]
     else:
         model = _known(parts, exchange, asked.model)
         tokens = await encode_prompt(model, asked.prompt, adds_special_tokens=asked.adds_special_tokens)
         cost = _priced_prompt(parts, exchange, model, asked.prompt, tokens)
-        tokens = _listed(tokens)
-    if asked.wants_strings and tokens is None:
+    count = _count_of(exchange, cost)
+    counter = _model_of(exchange).exact_text
+    if tokens is not None and counter is not None and count.is_exact and count.bounds.expected <= MOST_LISTED_TOKENS:
+        work = partial(_list, counter, tokens, placeholders, wants_strings=asked.wants_strings)
+        is_long = count.bounds.expected > _INLINE_TOKENS
+        listed, strings = await in_thread(ONE_THREAD, work) if is_long else work()
+        if len(listed) == count.bounds.expected:
+            return count._replace(tokens=listed, token_strs=strings)
+    if asked.wants_strings:
         raise _no_strings()
-    count = _count_of(exchange, cost)._replace(tokens=tokens)
-    if asked.wants_strings and tokens is not None and (counter := _model_of(exchange).exact_text) is not None:
-        return count._replace(token_strs=counter.strings(tokens))
     return count
 
 
@@ -107,32 +117,25 @@ def _count_of(exchange: Exchange, cost: RequestCost) -> TokenCount:
     return TokenCount(bounds._replace(lower=cost.text_tokens.lower), None, limits.max_model_len)
 
 
-async def _expanded(
+async def _slim_tokens(
     parts: Parts, exchange: Exchange, request: VisionRequest, plan: Plan, cost: RequestCost
-) -> list[int] | None:
-    """All tokens of the prompt, each image as many as it costs; None where one of them is not known."""
-    model, count = _model_of(exchange), cost.prompt_tokens.expected
-    if model.is_assumed or count > MOST_LISTED_TOKENS:
+) -> Sequence[int] | None:
+    """Each image as one; None where a list of them all would be too long, or its images are a guess."""
+    model = _model_of(exchange)
+    if model.is_assumed or cost.prompt_tokens.expected > MOST_LISTED_TOKENS:
         return None
-    slim = await encode_chat(exchange, request, model, plan.trimmed, parts.policies.trim.marker)
-    if slim is None or model.exact_text is None:
-        return None
-    placeholders = [image_cost(image, model.family).placeholder for image in plan.plans]
-    tokens = list(_with_images(slim, model.exact_text.image_token_id, placeholders))
-    return tokens if len(tokens) == count else None
+    return await encode_chat(exchange, request, model, plan.trimmed, parts.policies.trim.marker)
 
 
-def _with_images(slim: Iterable[int], image_token_id: int | None, placeholders: Sequence[int]) -> Iterable[int]:
+def _list(
+    counter: ExactText, slim: Iterable[int], placeholders: Sequence[int], *, wants_strings: bool
+) -> tuple[list[int], list[str] | None]:
+    """All tokens, each image as many as it costs, and how they are spelled."""
     left = iter(placeholders)
+    tokens: list[int] = []
     for token in slim:
-        if token == image_token_id:
-            yield from [token] * next(left, 1)
-        else:
-            yield token
-
-
-def _listed(tokens: Sequence[int] | None) -> Sequence[int] | None:
-    return None if tokens is None or len(tokens) > MOST_LISTED_TOKENS else tokens
+        tokens += [token] * next(left, 1) if token == counter.image_token_id else [token]
+    return tokens, counter.strings(tokens) if wants_strings else None
 
 
 def _rendering(parts: Parts, exchange: Exchange, model_name: str) -> Rendering:

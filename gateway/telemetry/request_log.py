@@ -46,6 +46,7 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     `time` is the end of the request. `tenant` is the operator's name for whoever has the key, or `default`;
     `deadline_ms` what the client gave from its arrival. `message` is what a refused client was told, `short` the
     resource that was short. Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported.
+    `is_kept_alive`: its 200 went out while it waited, whatever came of it then.
     `images_changed` are the entries of `x-gateway-images`. Where there is a ladder, `pressure` is what the request met,
     and `rungs` the value of `x-gateway-pressure`.
 
@@ -74,6 +75,7 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     short: str | None = None
     message: str | None = None
     is_streaming: bool = False
+    is_kept_alive: bool = False
     prompt_tokens: int | None = None
     visual_tokens: int | None = None
     output_tokens: int | None = None

@@ -161,6 +161,7 @@ class TestRefusedInTheEnd:
             assert b": x-gateway-reason: deadline_passed\n" in text
             (line,) = await gateway.log(1)
             assert (line["outcome"], line["status"], line["reason"]) == ("refused", 200, "deadline_passed")
+            assert line["is_kept_alive"]
             assert gateway.rejected() == {"deadline_passed": 1}
 
     async def test_openais_sdk_raises_it_and_does_not_try_again(self):

@@ -172,6 +172,7 @@ class TestAnExactCount:
             chat("Hm?", truncate_prompt_tokens=3, max_tokens=7, stream=True),
             {"model": MODEL, "prompt": "Größe <|im_end|>"},
             {"prompt": "", "add_special_tokens": False},
+            {"prompt": "word " * 3_000},
         ],
     )
     async def test_is_the_servers_own_token_by_token(self, exact, server, body):
