@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
+from gateway.domain.breaker import Breaker
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
@@ -14,6 +15,7 @@ from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.unseen import grow_unseen
+from gateway.pipeline.work_watch import WorkWatch
 from gateway.policies import UpstreamPolicy, engine_of, queue_policy_of, upstreams_of
 from gateway.settings import Settings
 from gateway.telemetry.declarations import ONLY_UPSTREAM
@@ -52,18 +54,20 @@ def _backend(
     follower = EngineFollower(
         table, gate, metrics, upstream.kv_blocks, upstream.sequences, clock=time.monotonic, log_prefix=log_prefix
     )
+    client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
+    breaker = Breaker()
+    work_watch = WorkWatch(breaker, client, time.monotonic, log_prefix)
     unseen: dict[str, Exchange] = {}
     poller = Poller(
         upstream.url,
-        observers=[follower, lambda _state: grow_unseen(unseen.values(), time.monotonic())],
+        observers=[follower, work_watch, lambda _state: grow_unseen(unseen.values(), time.monotonic())],
         pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
         is_busy=is_busy,
         upstream_key=upstream.key,
         clock=time.monotonic,
         log_prefix=log_prefix,
     )
-    client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
-    return Backend(upstream.name, table, gate, client, follower, poller, unseen)
+    return Backend(upstream.name, table, gate, client, follower, poller, breaker, unseen)
 
 
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy) -> Gate:

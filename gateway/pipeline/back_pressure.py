@@ -10,7 +10,7 @@ BACK_PRESSURE = frozenset({429, 503})
 
 def turned_away(exchange: Exchange, status: int) -> None:
     """To be called while the exchange still holds its lease, or the next request would take its place at once."""
-    if exchange.lease is None or (status == 429 and _may_be_the_clients_own(exchange)):
+    if exchange.lease is None or (status == 429 and is_the_clients_own(exchange)):
         return
     exchange.backend.follower.pushed_back(exchange.retry_after_seconds, exchange.lease.held.sequences)
 
@@ -22,8 +22,8 @@ def retry_after_seconds(headers: Sequence[tuple[bytes, bytes]]) -> float | None:
     return _positive(values.get(b"retry-after")) if milliseconds is None else milliseconds / 1000
 
 
-def _may_be_the_clients_own(exchange: Exchange) -> bool:
-    """A limit of the key that this client brought, which is nobody else's business."""
+def is_the_clients_own(exchange: Exchange) -> bool:
+    """It may be a limit of the key that this client brought, which is nobody else's business."""
     return not exchange.backend.upstream.has_own_key and any(name == b"authorization" for name, _ in exchange.headers)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.domain.breaker import Breaker
 from gateway.domain.errors import GatewayError
 from gateway.domain.ticket import Newcomer
 from gateway.ledger.gate import Gate
@@ -29,12 +30,12 @@ class Backend:
     upstream: UpstreamClient
     follower: EngineFollower
     poller: Poller
+    breaker: Breaker = field(default_factory=Breaker)
     unseen: "dict[str, Exchange]" = field(default_factory=dict)
 
-    @property
-    def is_healthy(self) -> bool:
+    def is_healthy(self, now: float) -> bool:
         """Requests go there where there is a choice."""
-        return self.models.engine.is_up
+        return self.models.engine.is_up and self.breaker.allows(now)
 
 
 def troubles_of(backends: Sequence[Backend]) -> list[str]:

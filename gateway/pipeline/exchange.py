@@ -104,6 +104,8 @@ class Exchange:
     `is_kept_alive`: its 200 went out before it was known what would become of it.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
+    `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
+    long as the request itself may have been the cause.
     """
 
     request_id: str
@@ -156,6 +158,9 @@ class Exchange:
     is_abandoned: bool = False
     is_settled: bool = False
     ended: float = 0.0
+    came_from: Backend | None = None
+    doubted: Backend | None = None
+    waited_seconds: float = 0.0
     backend: Backend = field(init=False, repr=False)
     models: ModelTable = field(init=False, repr=False)
 
@@ -182,5 +187,5 @@ class Exchange:
     def queue_seconds(self) -> float:
         """Whoever is refused or leaves while waiting has waited until then."""
         if self.lease is not None:
-            return self.lease.queue_seconds
-        return 0.0 if self.queued is None else max(0.0, self.ended - self.queued)
+            return self.waited_seconds + self.lease.queue_seconds
+        return self.waited_seconds + (0.0 if self.queued is None else max(0.0, self.ended - self.queued))

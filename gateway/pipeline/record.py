@@ -15,6 +15,7 @@ from gateway.domain.tenancy import Tenant
 from gateway.domain.trim import new_images
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.ladder import declare_rungs
+from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.request_log import Picture, RequestRecord
 from gateway.wire.declare import declare_images
 
@@ -43,6 +44,8 @@ def record_of(
         endpoint=exchange.path[:200],
         method=exchange.method,
         model=exchange.model_name if exchange.model else None,
+        upstream=_upstream(exchange),
+        failed_upstream=exchange.came_from.name if exchange.came_from else None,
         status=status,
         upstream_status=exchange.upstream_status,
         reason=error.reason if error else None,
@@ -130,3 +133,8 @@ def _pictures(exchange: Exchange, request: VisionRequest) -> list[Picture | None
         size = info.size
         pictures[plan.ordinal] = Picture(digest, info.format, size.width, size.height, plan.tokens, is_low)
     return pictures
+
+
+def _upstream(exchange: Exchange) -> str | None:
+    name = exchange.backend.name
+    return None if name == ONLY_UPSTREAM or exchange.sent_at is None else name

@@ -1,6 +1,5 @@
 """Which server a request goes to: how each stands just now, for domain/routing.py to pick from."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 
 from gateway.domain.request import VisionRequest
@@ -16,25 +15,24 @@ def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
     """Before the request is priced. With one server there is nothing to choose."""
     backends = parts.backends
     if len(backends) > 1:
-        standings = [standing_of(backend, request.model) for backend in backends]
-        exchange.goes_to(backends[_picked(standings, exchange, request)])
+        now = parts.clock()
+        standings = [standing_of(backend, request.model, now) for backend in backends]
+        image = first_image(exchange.body, request) if request.images else None
+        backend = backends[pick(standings, image, exchange.request_id.encode())]
+        backend.breaker.sent(now)
+        exchange.goes_to(backend)
 
 
-def standing_of(backend: Backend, model: str | None) -> Standing:
+def standing_of(backend: Backend, model: str | None, now: float) -> Standing:
     statistics = backend.gate.statistics()
     used = utilisation(statistics.holdings, statistics.admission.queue_depth)
     # Who comes while nothing is sent has to wait, however little is held.
     if backend.follower.pause_seconds:
         used = max(1.0, used)
-    return Standing(backend.name, backend.models.lists(model), backend.is_healthy, used)
+    return Standing(backend.name, backend.models.lists(model), backend.is_healthy(now), used)
 
 
-def _picked(standings: Sequence[Standing], exchange: Exchange, request: VisionRequest) -> int:
-    image = _first_image(exchange.body, request) if request.images else None
-    return pick(standings, image, exchange.request_id.encode())
-
-
-def _first_image(body: bytes | bytearray, request: VisionRequest) -> bytes:
+def first_image(body: bytes | bytearray, request: VisionRequest) -> bytes:
     """Bytes that say which one it is."""
     start, end = request.images[0].url
     digest = blake2b(b"%d" % (end - start), digest_size=16)

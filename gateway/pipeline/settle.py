@@ -12,6 +12,7 @@ from gateway.domain.outcome import Ending, Outcome
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
+from gateway.pipeline.elsewhere import failed, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.record import record_of
@@ -47,6 +48,9 @@ def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
     observer = exchange.observer
     if exchange.first_event_at is None:
         exchange.first_event_at = parts.clock()
+        status = exchange.upstream_status or 0
+        if status < 500 and status not in BACK_PRESSURE:
+            worked(exchange, exchange.first_event_at)
         if observer is not None and exchange.lease is not None:
             exchange.lease.first_event()
     if observer is None:
@@ -67,6 +71,8 @@ def answered(parts: Parts, exchange: Exchange) -> None:
         _close(parts, exchange, Ending.DROPPED)
     else:
         _close(parts, exchange, Ending.IGNORED)
+        if status >= 500:
+            failed(exchange, exchange.ended)
 
 
 def book(parts: Parts, exchange: Exchange) -> None:
@@ -111,6 +117,8 @@ def refused(parts: Parts, exchange: Exchange, error: GatewayError) -> None:
     if error.retry_after_seconds is not None:
         parts.metrics.retry_after(error.retry_after_seconds)
     _settle(parts, exchange, outcome, error)
+    if outcome is Outcome.UPSTREAM_BROKE and exchange.sent_at is not None:
+        failed(exchange, exchange.ended)
 
 
 def client_left(parts: Parts, exchange: Exchange) -> None:
@@ -120,6 +128,7 @@ def client_left(parts: Parts, exchange: Exchange) -> None:
 def upstream_broke(parts: Parts, exchange: Exchange) -> None:
     """The answer had begun and did not end."""
     _settle(parts, exchange, Outcome.UPSTREAM_BROKE)
+    failed(exchange, exchange.ended)
 
 
 def faulted(parts: Parts, exchange: Exchange) -> None:
@@ -224,7 +233,8 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     if exchange.queued is not None:
         metrics.queue_wait(exchange.queue_seconds)
     if exchange.sent_at is not None and exchange.received is not None:
-        metrics.overhead(exchange.sent_at - exchange.received - exchange.queue_seconds)
+        if exchange.came_from is None:
+            metrics.overhead(exchange.sent_at - exchange.received - exchange.queue_seconds)
         for plan in exchange.plans:
             saved = plan.tokens_before - plan.tokens
             metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)

@@ -6,6 +6,7 @@ A refused request costs a header probe of each image and no pixel. Everything th
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from http.client import BAD_REQUEST, TOO_MANY_REQUESTS
 
 from gateway.domain.cost import RequestCost, estimate, spare_served
 from gateway.domain.errors import Code, GatewayError
@@ -18,6 +19,7 @@ from gateway.domain.ticket import Ticket
 from gateway.imaging.workers import Prepared
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
+from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
 from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.ladder import meet_pressure
 from gateway.pipeline.planning import Plan, image_cost, plan_request
@@ -47,6 +49,26 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     request = await read_request(exchange)
     route(parts, exchange, request)
+    failure: Failure
+    try:
+        answer = await _serve_at(parts, exchange, request)
+        if answer.status < TOO_MANY_REQUESTS or not go_elsewhere(parts, exchange, request, answer):
+            return answer
+        answer.finish()
+        failure = answer
+    except GatewayError as error:
+        if not go_elsewhere(parts, exchange, request, error):
+            raise
+        failure = error
+    try:
+        return await _serve_at(parts, exchange, request)
+    except GatewayError as error:
+        # That it does not fit the other server is no reason for the client not to come back to the first.
+        raise as_error(failure) if error.status == BAD_REQUEST else error from error
+
+
+async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) -> Answer:
+    """The story with one server. Raises GatewayError."""
     if parts.relief is not None:
         request = await meet_pressure(parts.relief, exchange, request)
     plan, cost = await price(parts, exchange, request)
@@ -155,7 +177,7 @@ async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
 
 def ticket_of(rules: Rules, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:
     """The request as admission sees it."""
-    wait_seconds, tenant = rules.policies.queue_wait_seconds, exchange.tenant
+    wait_seconds, tenant = max(0.0, rules.policies.queue_wait_seconds - exchange.waited_seconds), exchange.tenant
     if exchange.deadline is not None:
         wait_seconds = min(wait_seconds, max(0.0, exchange.deadline - now))
     return Ticket.of(

@@ -61,7 +61,8 @@ class ModelsRoute:
 
     async def _lists(self, exchange: Exchange) -> Sequence[Listing]:
         """Those that came and are good; else one that says why not. Raises GatewayError where none came."""
-        asked = [each for each in self._listings if each[0].is_healthy] or self._listings
+        now = self._parts.clock()
+        asked = [each for each in self._listings if each[0].is_healthy(now)] or self._listings
         outcomes = await asyncio.gather(*(_list(backend, listings, exchange) for backend, listings in asked))
         lists = [outcome for outcome in outcomes if isinstance(outcome, Listing)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, GatewayError)]

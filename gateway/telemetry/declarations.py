@@ -125,6 +125,13 @@ FIRST_TOKEN = Declaration(
     "time_to_first_token_seconds", "histogram", "Time from arrival to the first event.", buckets=_WAIT_SECONDS
 )
 
+SENT_ELSEWHERE = Declaration(
+    "sent_elsewhere_total",
+    "counter",
+    "Requests that another upstream got because this one failed before a byte of its answer came.",
+    (UPSTREAM,),
+)
+
 RECORDED = (
     REQUESTS,
     REJECTIONS,
@@ -132,6 +139,7 @@ RECORDED = (
     IMAGES,
     TOKENS_SAVED,
     RELIEVED,
+    SENT_ELSEWHERE,
     QUEUE_WAIT,
     RETRY_AFTER,
     IMAGE_PIXELS,
@@ -162,6 +170,12 @@ OBSERVED = (
     Declaration("overcommit_blocks", "gauge", "KV blocks held above capacity, by answers that grew.", (UPSTREAM,)),
     Declaration(
         "upstream_up", "gauge", "1 if the upstream's HTTP server answers; not proof that its engine works.", (UPSTREAM,)
+    ),
+    Declaration(
+        "upstream_healthy",
+        "gauge",
+        "0 while requests go to others where there are some: it is down, failing, or owes answers and does no work.",
+        (UPSTREAM,),
     ),
     Declaration(
         "upstream_kv_usage_ratio",

@@ -43,11 +43,12 @@ _MOST_CELLS = 12_000
 class CounterTable:
     """A cell for every combination of label values, of as many models as there is room for."""
 
-    __slots__ = ("_line_heads", "_tenant_classes", "cells", "declaration")
+    __slots__ = ("_line_heads", "_of_the_operator", "cells", "declaration")
 
-    def __init__(self, declaration: Declaration, tenant_classes: Sequence[str] = ()) -> None:
+    def __init__(self, declaration: Declaration, of_the_operator: Sequence[str] = ()) -> None:
+        """The operator's names are the values of a label that has none of its own, other than the model."""
         self.declaration = declaration
-        self._tenant_classes = tenant_classes
+        self._of_the_operator = of_the_operator
         self.cells: dict[tuple[str, ...], int] = {}
         self._line_heads: list[str] = []
 
@@ -63,7 +64,7 @@ class CounterTable:
     def _values(self, label: Label, model: str) -> Sequence[str]:
         if label.values is not None:
             return label.values
-        return (model,) if label is declared.MODEL else self._tenant_classes
+        return (model,) if label is declared.MODEL else self._of_the_operator
 
     def _open(self, key: tuple[str, ...]) -> None:
         if key in self.cells:
@@ -119,6 +120,7 @@ class Metrics:
         self._images = CounterTable(declared.IMAGES)
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
         self._relieved = CounterTable(declared.RELIEVED)
+        self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
         self._counters = (
             self._requests,
             self._rejections,
@@ -126,6 +128,7 @@ class Metrics:
             self._images,
             self._tokens_saved,
             self._relieved,
+            self._sent_elsewhere,
         )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
         self._retry_after = Histogram(declared.RETRY_AFTER)
@@ -188,6 +191,10 @@ class Metrics:
     def relieved(self, rung: Rung) -> None:
         """A rung of the ladder changed a request, or refused it."""
         self._relieved.cells[(rung,)] += 1
+
+    def sent_elsewhere(self, upstream: str) -> None:
+        """KeyError for an upstream that was not told at the start."""
+        self._sent_elsewhere.cells[(upstream,)] += 1
 
     def image_error(self, code: Code) -> None:
         """Only for codes about an image; KeyError for others."""

@@ -11,6 +11,15 @@ from gateway.upstream.errors import UpstreamError
 from gateway.upstream.headers import answer_headers
 
 
+class Pulse:
+    """How many pieces of answers a server has sent: as long as it counts on, the server works."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+
 class Answer:
     """An answer as it comes. Its owner reads to the end or aborts, and calls `finish` in every case."""
 
@@ -18,8 +27,8 @@ class Answer:
         "_ahead",
         "_call",
         "_gap_seconds",
-        "_has_begun",
         "_on_end",
+        "_pulse",
         "_readany",
         "_response",
         "_time",
@@ -32,17 +41,17 @@ class Answer:
         call: Call,
         response: aiohttp.ClientResponse,
         *,
-        is_streaming: bool,
         loop: asyncio.AbstractEventLoop,
         gap_seconds: float,
+        pulse: Pulse,
         on_end: Callable[[Call, UpstreamError | None], None],
     ) -> None:
         self._call = call
+        self._pulse = pulse
         self._response = response
         self._readany = response.content.readany
         self._time = loop.time
         self._gap_seconds = gap_seconds
-        self._has_begun = not is_streaming
         self._ahead = b""
         self._on_end: Callable[[Call, UpstreamError | None], None] | None = on_end
         self.status = response.status
@@ -67,7 +76,7 @@ class Answer:
             chunk, self._ahead = self._ahead, b""
             return chunk
         deadline = self._call.deadline
-        if self._has_begun:
+        if deadline.has_begun:
             deadline.wait_until_seconds = self._time() + self._gap_seconds
         try:
             chunk = await self._readany()
@@ -76,7 +85,8 @@ class Answer:
             self._end(failure)
             raise failure from error
         deadline.wait_until_seconds = inf
-        self._has_begun = True
+        deadline.has_begun = True
+        self._pulse.pieces += 1
         return chunk
 
     def abort(self) -> None:

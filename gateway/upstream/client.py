@@ -13,7 +13,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from gateway.upstream.answer import Answer
+from gateway.upstream.answer import Answer, Pulse
 from gateway.upstream.call import FAILURES, Call, Connector, current_call
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
 from gateway.upstream.headers import request_headers
@@ -30,9 +30,13 @@ _NO_AUTOMATIC_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Typ
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """Requests since start: `sent` all of them, `retried` those sent twice, the others by how they failed."""
+    """Requests since start: `sent` all of them, `retried` those sent twice, the others by how they failed. `pieces` of
+    answers have come; `mid_answer` requests wait for the next one.
+    """
 
     in_flight: int
+    mid_answer: int
+    pieces: int
     sent: int
     retried: int
     down: int
@@ -53,6 +57,7 @@ class UpstreamClient:
         self._watchdog: Watchdog
         self._pooled: aiohttp.ClientSession
         self._fresh: aiohttp.ClientSession
+        self._pulse = Pulse()
         self._in_flight = self._sent = self._retried = 0
         self._failed = {UpstreamDownError: 0, UpstreamBrokenError: 0, UpstreamTimeoutError: 0}
 
@@ -70,6 +75,8 @@ class UpstreamClient:
     def statistics(self) -> ClientStatistics:
         return ClientStatistics(
             in_flight=self._in_flight,
+            mid_answer=self._watchdog.mid_answer(),
+            pieces=self._pulse.pieces,
             sent=self._sent,
             retried=self._retried,
             down=self._failed[UpstreamDownError],
@@ -113,7 +120,7 @@ class UpstreamClient:
             if failure is None:
                 raise
             raise failure from error
-        return self._accept(call, response, is_streaming=is_streaming)
+        return self._accept(call, response)
 
     def _begin(self, *, is_streaming: bool) -> Call:
         call = Call(Deadline(self._loop.time(), self._timeouts, is_streaming=is_streaming))
@@ -145,15 +152,15 @@ class UpstreamClient:
         self._retried += 1
         return await _request(self._fresh, method, url, pairs, body)
 
-    def _accept(self, call: Call, response: aiohttp.ClientResponse, *, is_streaming: bool) -> Answer:
+    def _accept(self, call: Call, response: aiohttp.ClientResponse) -> Answer:
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             call.forbid_reuse(response)  # after a 500 vLLM closes the connection without saying so
         answer = Answer(
             call,
             response,
-            is_streaming=is_streaming,
             loop=self._loop,
             gap_seconds=self._timeouts.gap_seconds,
+            pulse=self._pulse,
             on_end=self._end,
         )
         if not _OK <= response.status < _REDIRECT and not _REFUSAL <= response.status < _BEYOND:

@@ -29,13 +29,21 @@ class UpstreamTimeouts:
 
 
 class Deadline:
-    """Until when one request may last, and until when its present wait may (for ever while nobody waits)."""
+    """Until when one request may last, and until when its present wait may (for ever while nobody waits). It has begun
+    once a piece of its answer has come, or where only the whole answer would come.
+    """
 
-    __slots__ = ("wait_until_seconds", "whole_until_seconds")
+    __slots__ = ("has_begun", "wait_until_seconds", "whole_until_seconds")
 
     def __init__(self, now_seconds: float, timeouts: UpstreamTimeouts, *, is_streaming: bool) -> None:
         self.whole_until_seconds = now_seconds + timeouts.whole_seconds
         self.wait_until_seconds = now_seconds + timeouts.first_event_seconds if is_streaming else inf
+        self.has_begun = not is_streaming
+
+    @property
+    def is_mid_answer(self) -> bool:
+        """The answer has begun, and more of it is waited for."""
+        return self.has_begun and self.wait_until_seconds < inf
 
     def verdict(self, now_seconds: float) -> str | None:
         """What was overdrawn, in words for the client; None while all is well."""
@@ -73,6 +81,10 @@ class Watchdog:
 
     def forget(self, watched: Watched) -> None:
         self._watched.discard(watched)
+
+    def mid_answer(self) -> int:
+        """How many wait for more of their answers."""
+        return sum(watched.deadline.is_mid_answer for watched in self._watched)
 
     def close(self) -> None:
         if self._timer is not None:

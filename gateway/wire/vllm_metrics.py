@@ -17,9 +17,12 @@ _KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 _PREEMPTIONS = ("vllm:num_preemptions_total", "vllm:num_preemptions")
 _CONFIG = ("vllm:cache_config_info",)
 _GENERATED = ("vllm:generation_tokens_total", "vllm:generation_tokens")
+_STEPS = ("vllm:iteration_tokens_total_count",)
 _STARTED = ("process_start_time_seconds",)
 _REJECTIONS = ("vllm:admission_rejections_total",)
-_WANTED = frozenset(_RUNNING + _WAITING + _KV_USAGE + _PREEMPTIONS + _CONFIG + _GENERATED + _STARTED + _REJECTIONS)
+_WANTED = frozenset(
+    _RUNNING + _WAITING + _KV_USAGE + _PREEMPTIONS + _CONFIG + _GENERATED + _STEPS + _STARTED + _REJECTIONS
+)
 # Beyond what any number of engines needs: the parser takes 10 us a line.
 _MOST_LINES = 4096
 _LONGEST_LINE = 16_384
@@ -33,9 +36,9 @@ class EngineReport:
 
     `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` summed,
     `smallest_engine_blocks` those of the engine that has the fewest, `block_size` in tokens, `engines` that reported.
-    A server without a KV cache (pooling models) has no blocks. `generated_tokens` since the start, which was at
-    `started_at` (seconds since 1970; vLLM with several API processes does not tell it). `rejections` at the limit of
-    requests that the server itself has, if it has one.
+    A server without a KV cache (pooling models) has no blocks. `generated_tokens` and `steps` of the engine are since
+    the start, which was at `started_at` (seconds since 1970; vLLM with several API processes does not tell it).
+    `rejections` at the limit of requests that the server itself has, if it has one.
     """
 
     running: int | None = None
@@ -48,6 +51,7 @@ class EngineReport:
     enable_prefix_caching: bool | None = None
     engines: int = 0
     generated_tokens: int | None = None
+    steps: int | None = None
     started_at: int | None = None
     rejections: int | None = None
 
@@ -70,6 +74,7 @@ def parse_metrics(text: str) -> EngineReport:
         enable_prefix_caching=_flag(labels[0].get("enable_prefix_caching")) if labels else None,
         engines=len(_by_engine(samples, _RUNNING)),
         generated_tokens=_sum(samples, _GENERATED),
+        steps=_sum(samples, _STEPS),
         started_at=_sum(samples, _STARTED),
         rejections=_sum(
             [sample for sample in samples if sample.labels.get("reason") == "max_num_queued_reqs"], _REJECTIONS

@@ -22,6 +22,7 @@ def test_the_text_of_vllm_0_32():
         enable_prefix_caching=True,
         engines=1,
         generated_tokens=32,
+        steps=32,
         started_at=1_796_004_166,
         rejections=0,
     )
