@@ -59,7 +59,6 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
     _give_back(exchange, Ending.DROPPED if is_busy else Ending.IGNORED)
     parts.metrics.sent_elsewhere(exchange.backend.name)
     exchange.came_from = exchange.backend
-    other.breaker.sent(parts.clock())
     exchange.goes_to(other)
     exchange.request = request
     return True

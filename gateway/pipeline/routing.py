@@ -18,9 +18,7 @@ def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
         now = parts.clock()
         standings = [standing_of(backend, request.model, now) for backend in backends]
         image = first_image(exchange.body, request) if request.images else None
-        backend = backends[pick(standings, image, exchange.request_id.encode())]
-        backend.breaker.sent(now)
-        exchange.goes_to(backend)
+        exchange.goes_to(backends[pick(standings, image, exchange.request_id.encode())])
 
 
 def standing_of(backend: Backend, model: str | None, now: float) -> Standing:

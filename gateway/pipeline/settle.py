@@ -16,6 +16,7 @@ from gateway.pipeline.elsewhere import failed, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.record import record_of
+from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import Answer
 from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
@@ -233,21 +234,27 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     if exchange.queued is not None:
         metrics.queue_wait(exchange.queue_seconds)
     if exchange.sent_at is not None and exchange.received is not None:
-        if exchange.came_from is None:
-            metrics.overhead(exchange.sent_at - exchange.received - exchange.queue_seconds)
-        for plan in exchange.plans:
-            saved = plan.tokens_before - plan.tokens
-            metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)
-        saved = exchange.trimmed_tokens
-        for _ in exchange.trimmed:
-            metrics.image(None, ImageAction.TRIMMED, None, None, saved)
-            saved = 0
+        _count_sent(metrics, exchange, exchange.sent_at - exchange.received)
     if exchange.observer is not None and exchange.first_event_at is not None:
         metrics.first_token(exchange.first_event_at - exchange.arrived)
     if exchange.transform_seconds:
         metrics.transform(exchange.transform_seconds)
     if exchange.usage is not None and exchange.cost is not None:
         metrics.estimate_error(exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens)
+
+
+def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:
+    """`seconds` lie between the last byte of the body that came and the first that went on."""
+    # What a server took that failed is not the gateway's own.
+    if exchange.came_from is None:
+        metrics.overhead(seconds - exchange.queue_seconds)
+    for plan in exchange.plans:
+        saved = plan.tokens_before - plan.tokens
+        metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)
+    saved = exchange.trimmed_tokens
+    for _ in exchange.trimmed:
+        metrics.image(None, ImageAction.TRIMMED, None, None, saved)
+        saved = 0
 
 
 def _endpoint(exchange: Exchange) -> str:

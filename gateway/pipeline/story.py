@@ -233,6 +233,7 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
 async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: Sequence[Segment]) -> Answer:
     """Step 9: the body goes out, the head of the answer comes back. Raises GatewayError 502, 503 or 504."""
     exchange.sent_at = parts.clock()
+    exchange.backend.breaker.sent(exchange.sent_at)
     if exchange.lease is not None:
         exchange.lease.sent(is_streamed=request.stream)
         if not request.stream:
