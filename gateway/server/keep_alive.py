@@ -6,15 +6,13 @@ wire/begun_stream.py's; here is when, and that nothing is sent by two at once.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
 from gateway.ledger.timing import CallLater, Timer
 from gateway.pipeline.exchange import Exchange
 from gateway.server.answers import Send, echoed_id
 from gateway.wire.begun_stream import HEAD, WAITING, BegunStream
-
-T = TypeVar("T")
 
 
 class KeepAlive:
@@ -63,16 +61,19 @@ class KeptAlive:
             more_body = message.get("more_body", False)
             await self._say(self._stream.body(message["body"], is_last=not more_body), more_body=more_body)
 
-    async def until(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns or raises; after it only the caller sends."""
+    async def __aenter__(self) -> None:
+        """Comments are sent from now on, until the block is left; after it only the caller sends.
+
+        Leaving it may take a moment, in which the caller may be cancelled: what the block got is its own by then.
+        """
         self._arm()
-        try:
-            return await work
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._comments is not None:
-                await _stopped(self._comments)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Raises what sending failed with."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._comments is not None:
+            await _stopped(self._comments)
 
     def _arm(self) -> None:
         self._timer = self._rule.call_later(self._rule.after_seconds, self._look)

@@ -6,6 +6,7 @@ Middleware would cost more than all decisions together (measured), so there is n
 import asyncio
 import logging
 from collections.abc import MutableMapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,7 @@ from gateway.wire.routes import ANSWERED_HERE, Kind, classify, sent_on
 Scope = MutableMapping[str, Any]
 logger = logging.getLogger(__name__)
 
+_NOTHING = nullcontext()
 # A client may take so much longer for its answer than the upstream may for making it.
 _SLOW_READER_SECONDS = 30.0
 
@@ -176,8 +178,8 @@ class Proxy:
                 elif exchange.route.kind is Kind.TOKENS:
                     await answer_tokens(self._parts, exchange, send)
                 else:
-                    work = serve(self._parts, exchange)
-                    answer = await (send.until(work) if isinstance(send, KeptAlive) else work)
+                    async with send if isinstance(send, KeptAlive) else _NOTHING:
+                        answer = await serve(self._parts, exchange)
                     settle.head_arrived(exchange, answer)
                     body_hold.release()
                     await relay(self._parts, exchange, answer, send)

@@ -70,12 +70,15 @@ class House:
         self.sent = []
         self.send = self.rule.over(self.exchange, self._take)
         self.end = asyncio.get_running_loop().create_future()
-        self.work = asyncio.create_task(self.send.until(self._work()))
+        self.got = None
+        self.work = asyncio.create_task(self._work())
         self.may_write = asyncio.Event()
         self.may_write.set()
 
     async def _work(self):
-        return await self.end
+        async with self.send:
+            self.got = await self.end
+        return self.got
 
     async def _take(self, message):
         await self.may_write.wait()
@@ -168,6 +171,17 @@ async def test_a_client_that_leaves_takes_everything_with_it():
     assert house.time.is_idle
 
 
+async def test_a_client_that_leaves_just_then_leaves_the_answer_to_its_owner():
+    house = House()
+    await house.time.pass_by(5)
+    house.end.set_result("answer")
+    await asyncio.sleep(0)
+    house.work.cancel()
+    await asyncio.wait([house.work])
+    assert house.work.cancelled()
+    assert house.got == "answer"
+
+
 @pytest.mark.parametrize("blocked_at", [5.0, 15.0], ids=["at the head", "at a comment"])
 async def test_a_client_that_takes_nothing_holds_up_neither_the_work_nor_memory(blocked_at):
     house = House()
@@ -194,3 +208,4 @@ async def test_what_sending_fails_with_is_not_hidden():
     house.end.set_result("answer")
     with pytest.raises(OSError):
         await house.work
+    assert house.got == "answer"
