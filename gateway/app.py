@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway import __version__
 from gateway.backends import compose_backends
@@ -28,6 +28,7 @@ from gateway.policies import (
     models_of,
     policies_of,
     pressure_policy_of,
+    shadow_body_limits_of,
     tenancy_of,
     upstreams_of,
 )
@@ -37,6 +38,7 @@ from gateway.server.control import create_control_app
 from gateway.server.keep_alive import KeepAlive
 from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
+from gateway.server.shadow_proxy import ShadowProxy
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
@@ -173,6 +175,7 @@ async def _start(
         [model.name for model in models],
         [tenant.name for tenant in settings.tenants],
         [upstream.name for upstream in upstreams_of(settings)],
+        is_shadow=settings.is_shadow,
     )
     metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
     images = ImageWorkers(
@@ -198,6 +201,7 @@ async def _start(
     keep_alive = _keep_alive(settings)
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
+        shadow_mode=lambda: float(settings.is_shadow),
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
     )
     stack.push_async_callback(images.close)
@@ -212,6 +216,8 @@ async def _start(
     body_limits = body_limits_of(settings, budgets)
     door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
     proxy = Proxy(parts, door, keep_alive)
+    if settings.is_shadow:
+        proxy = ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
     return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
 
 

@@ -16,7 +16,7 @@ from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.unseen import grow_unseen
 from gateway.pipeline.work_watch import WorkWatch
-from gateway.policies import UpstreamPolicy, engine_of, queue_policy_of, upstreams_of
+from gateway.policies import UNHURRIED_SECONDS, UpstreamPolicy, engine_of, queue_policy_of, upstreams_of
 from gateway.settings import Settings
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
@@ -84,6 +84,10 @@ def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy) -> G
 
 def _timeouts(settings: Settings) -> UpstreamTimeouts:
     upstream = settings.upstream
+    if settings.is_shadow:
+        return UpstreamTimeouts(
+            upstream.connect_timeout_seconds, UNHURRIED_SECONDS, UNHURRIED_SECONDS, UNHURRIED_SECONDS
+        )
     return UpstreamTimeouts(
         connect_seconds=upstream.connect_timeout_seconds,
         first_event_seconds=upstream.first_byte_timeout_seconds,

@@ -30,6 +30,8 @@ from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, Sh
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 
 DECODE_BYTES = "budget.decode_bytes"
+UNHURRIED_SECONDS = 86_400.0
+"""In shadow mode an answer may take as long as its client waits."""
 _CACHE_SHARE = 20  # all image caches together get a twentieth of the memory limit
 
 
@@ -102,12 +104,12 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         max_images_per_turn=settings.images.max_per_turn,
         verifies_all=settings.images.verify == "full",
         queue_wait_seconds=settings.queue.wait_seconds,
-        whole_answer_seconds=settings.upstream.total_timeout_seconds,
+        whole_answer_seconds=UNHURRIED_SECONDS if settings.is_shadow else settings.upstream.total_timeout_seconds,
         memory_limit_bytes=budgets.limit_bytes,
         overload_status=settings.server.overload_status,
         output_reservation=settings.output_reservation,
-        asks_for_usage=settings.upstream.inject_usage,
-        counts_tokens=settings.tokens.answer == "estimate",
+        asks_for_usage=settings.upstream.inject_usage and not settings.is_shadow,
+        counts_tokens=settings.tokens.answer == "estimate" and not settings.is_shadow,
     )
 
 
@@ -243,6 +245,11 @@ def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:
     return BodyLimits(
         min(server.max_body_bytes, half), min(server.max_decoded_body_bytes, quarter), server.body_min_bytes_per_second
     )
+
+
+def shadow_body_limits_of(budgets: ByteBudgets) -> BodyLimits:
+    """In shadow mode only what this process could not hold is refused, and nothing is decoded."""
+    return BodyLimits(budgets.body_bytes // 2, max_decoded_bytes=0, min_bytes_per_second=0)
 
 
 def pixel_limits(images: ImageSettings, budgets: ByteBudgets) -> list[PixelLimit]:

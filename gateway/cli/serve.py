@@ -28,6 +28,13 @@ def serve(
     upstream: UpstreamAddresses = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on. Default: all.")] = None,
     port: Annotated[int | None, typer.Option("--port", help="Port to listen on. Default: 8080.")] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            help="shadow: send everything on as it comes and only tell what would be decided. Default: enforce.",
+        ),
+    ] = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
 ) -> None:
@@ -36,15 +43,21 @@ def serve(
     `vlm-gateway serve --upstream http://127.0.0.1:8000` needs nothing else: models, limits and capacity are discovered
     or learned. Point your SDK's base_url at http://HOST:8080/v1.
 
+    With --mode shadow it can be put before a production server to see what it would do: x-gateway-shadow headers,
+    gateway_shadow metrics and the request log tell, and `vlm-gateway replay` reads the log.
+
     Settings come from flags, then GATEWAY_SECTION__NAME in the environment, then the --config file.
     """
-    flags = upstream_flags(upstream) | {"server.host": host, "server.port": None if port is None else str(port)}
+    own = {"mode": mode, "server.host": host, "server.port": None if port is None else str(port)}
+    flags = upstream_flags(upstream) | own
     settings = read_settings(config, assignments, flags).settings
     logging.config.dictConfig(logging_config(settings.log.level))
     try:
         application = Application(settings)
     except ModelSettingsError as error:
         fail(f"The models cannot be read:\n{error}")
+    if settings.is_shadow:
+        logger.warning("shadow mode: nothing is queued, refused or changed; what would be decided is only told")
     _warn_of_what_is_not_there_yet(settings)
     _let_files_be_opened(settings.server.seats)
     # What the start has made lives for ever; the garbage collector need not visit it with every full collection.

@@ -38,6 +38,17 @@ class Look(NamedTuple):
     used_blocks: int = 0
     held_blocks: int = 0
 
+    def beside(self, sequences: int, blocks: int) -> "Look":
+        """With so much at the engine that was sent without a place (in shadow mode): ours too, and no load of others.
+        Whether those that have a place would be pressed without it is then not to be seen.
+        """
+        return self._replace(
+            held_sequences=self.held_sequences + sequences,
+            held_blocks=self.held_blocks + blocks,
+            preemptions=None,
+            kv_usage=None,
+        )
+
 
 class PressureShare:
     """A share between 0.5 and 1: down by a tenth with pressure, up by a hundredth with each quiet look.

@@ -16,6 +16,19 @@ class Outcome(StrEnum):
     GATEWAY_FAULT = "gateway_fault"
 
 
+class Fate(StrEnum):
+    """How a request fares at the gateway, or would: in shadow mode and in replay.
+
+    `left` while it waited; `undecided` where it could not be told, for it goes on unread.
+    """
+
+    ADMITTED = "admitted"
+    QUEUED = "queued"
+    REFUSED = "refused"
+    LEFT = "left"
+    UNDECIDED = "undecided"
+
+
 class Ending(StrEnum):
     """How a lease ended: `done` teaches the learners, `ignored` teaches nothing, `dropped` is back-pressure."""
 

@@ -80,7 +80,7 @@ class Lease:
         A stream shows by its first event that its images are through. Any other answer does not: its images count as
         through once the engine's thread should be, by the learned rate.
         """
-        pixels = self.held.preprocess_pixels
+        pixels = self._ticket.amounts.preprocess_pixels
         if not pixels:
             return
         delay = self._gate.preprocessing_started(pixels)
@@ -137,7 +137,7 @@ class Gate:
     """Admission to one engine for the tasks of one event loop.
 
     `clock` and `call_later` are the loop's own in production (`loop.time`, `loop.call_later`); `jitter` gives numbers
-    from 0 to 1.
+    from 0 to 1. `unadmitted` is what requests take of the engine that were sent without a place (shadow.py).
     """
 
     def __init__(
@@ -160,6 +160,7 @@ class Gate:
         self._timer_due = 0.0
         self._endings = dict.fromkeys(Ending, 0)
         self._leases = 0
+        self.unadmitted = Amounts()
         self._follow_rate()
 
     async def start(self) -> None:
@@ -185,6 +186,10 @@ class Gate:
     @property
     def policy(self) -> QueuePolicy:
         return self._admission.policy
+
+    @property
+    def now(self) -> float:
+        return self._clock()
 
     @property
     def capacity(self) -> tuple[int | None, ...]:
@@ -231,8 +236,12 @@ class Gate:
 
     def lease(self, ticket: Ticket, queue_seconds: float) -> Lease:
         """Of one that was just ADMITTED."""
-        self._leases += 1
+        self.began()
         return Lease(self, ticket, queue_seconds)
+
+    def began(self) -> None:
+        """A lease was opened, which will say when it `ended`."""
+        self._leases += 1
 
     def withdraw(self, ticket: Ticket) -> None:
         """A request that waits is given up. Raises KeyError if it does not wait."""

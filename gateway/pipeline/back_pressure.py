@@ -12,6 +12,9 @@ def turned_away(exchange: Exchange, status: int) -> None:
     """To be called while the exchange still holds its lease, or the next request would take its place at once."""
     if exchange.lease is None or (status == 429 and is_the_clients_own(exchange)):
         return
+    # One that was sent in shadow mode without a place would not have come there.
+    if exchange.would_be is not None and not exchange.lease.held.sequences:
+        return
     exchange.backend.follower.pushed_back(exchange.retry_after_seconds, exchange.lease.held.sequences)
 
 

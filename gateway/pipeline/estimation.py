@@ -11,6 +11,7 @@ from gateway.imaging.workers import needs_decode
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.planning import Plan, image_cost
+from gateway.wire.declare import planned_action
 from gateway.wire.report import (
     AmountsReport,
     BoundsReport,
@@ -85,7 +86,7 @@ def _kept(request: VisionRequest, image: ImagePlan, model: ServedModel) -> Image
     tokens = image_cost(image, model.family)
     return ImageReport(
         param=request.images[image.ordinal].param,
-        action=_action_of(image),
+        action=planned_action(image),
         why=", ".join([*reasons, *sorted(image.info.why - {Why.RESIZE})]),
         format=image.info.format,
         size=str(image.info.size),
@@ -97,9 +98,3 @@ def _kept(request: VisionRequest, image: ImagePlan, model: ServedModel) -> Image
         prompt_tokens=tokens.prompt,
         encoder_tokens=tokens.encoder,
     )
-
-
-def _action_of(image: ImagePlan) -> ImageAction:
-    if image.is_resized:
-        return ImageAction.RESIZED
-    return ImageAction.NORMALISED if image.info.why else ImageAction.KEPT

@@ -20,6 +20,7 @@ from gateway.ledger.gate import Lease
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.relief import Relief, Relieved
+from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 from gateway.wire.edits import PartSpans, locate_parts
@@ -102,6 +103,7 @@ class Exchange:
     `asked_priority` is the header's; `priority` what the request gets for that, or for what its body asks, once read.
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
     `is_kept_alive`: its 200 went out before it was known what would become of it.
+    `would_be` is set in shadow mode alone, where plans and lists of what is changed are its own and not the exchange's.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
@@ -134,6 +136,7 @@ class Exchange:
     trimmed_tokens: int = 0
     trim_reason: TrimReason | None = None
     relieved: Relieved | None = None
+    would_be: WouldBe | None = None
     parts: dict[int, PartSpans] | None = None
     encoded_anew: tuple[int, ...] = ()
     sent_images: tuple[tuple[bytes, Size], ...] = ()
@@ -177,6 +180,11 @@ class Exchange:
     def newcomer(self, body_bytes: int) -> Newcomer:
         """What the line is asked with whether there is any use in going on."""
         return Newcomer(body_bytes, self.is_return, self.priority, self.tenant.name, self.tenant.weight)
+
+    @property
+    def is_priced_as_sent(self) -> bool:
+        """In shadow mode images go on as they are, whatever was planned and priced."""
+        return self.would_be is None or not self.would_be.changes_images
 
     @property
     def model_name(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gateway.domain.ceiling import BackPressure, Ceiling, Look
 from gateway.domain.cost import EngineLimits
 from gateway.domain.learning import SequenceCeiling
-from gateway.domain.quantities import Resource
+from gateway.domain.quantities import Amounts, Resource
 from gateway.ledger.gate import Gate
 from gateway.models.served import Engine, ModelTable
 from gateway.telemetry.metrics import Metrics
@@ -17,6 +17,7 @@ from gateway.wire.vllm_metrics import EngineReport
 
 _log = logging.getLogger(__name__)
 
+_NOTHING = Amounts()
 _TOLD_SHARE = 20
 """What others take is told in the log from a twentieth of the budget on."""
 
@@ -112,7 +113,7 @@ class EngineFollower:
         holdings = self.gate.statistics().holdings
         held, capacity = holdings.held, holdings.capacity
         limiting = Resource.SEQUENCES if capacity[Resource.KV_BLOCKS] is None else Resource.KV_BLOCKS
-        return Look(
+        look = Look(
             running=report.running or 0,
             waiting=report.waiting or 0,
             fill=held[limiting] / max(1, capacity[limiting] or 0),
@@ -122,6 +123,8 @@ class EngineFollower:
             used_blocks=int((report.kv_usage or 0.0) * self._pool_blocks),
             held_blocks=held[Resource.KV_BLOCKS],
         )
+        unadmitted = self.gate.unadmitted
+        return look if unadmitted == _NOTHING else look.beside(unadmitted.sequences, unadmitted.kv_blocks)
 
     def _set_capacities(self) -> None:
         engine, most_sequences = self.models.engine, self.sequences or self.ceiling.sequences

@@ -15,6 +15,7 @@ from gateway.domain.tenancy import Tenant
 from gateway.domain.trim import new_images
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.ladder import declare_rungs
+from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.request_log import Picture, RequestRecord
 from gateway.wire.declare import declare_images
@@ -22,7 +23,7 @@ from gateway.wire.declare import declare_images
 # Of a picture's hash: not mistaken for another's among millions.
 _DIGEST_BYTES = 6
 _RESIZE_WORDS = frozenset({OPT_OUT, *Preset})
-_NO_IMAGES: dict[str, Any] = {}
+_NOTHING: dict[str, Any] = {}
 _SALT = secrets.token_bytes(16)
 
 
@@ -81,7 +82,8 @@ def record_of(
         asked_resize=exchange.resize_preset if exchange.resize_preset in _RESIZE_WORDS else None,
         limits=exchange.limits,
         capacity=exchange.capacity,
-        **(_image_fields(exchange, request) if request and request.images else _NO_IMAGES),
+        **(_NOTHING if exchange.would_be is None else _shadow_fields(exchange.would_be)),
+        **(_image_fields(exchange, request) if request and request.images else _NOTHING),
     )
 
 
@@ -116,6 +118,17 @@ def _pseudonym(name: str) -> str:
     return blake2b(name.encode(), digest_size=4, key=_SALT).hexdigest()
 
 
+def _shadow_fields(would_be: WouldBe) -> dict[str, Any]:
+    images, refusal = declare_images(would_be.plans, would_be.trimmed), would_be.refusal
+    return {
+        "shadow": would_be.fate,
+        "shadow_reason": None if refusal is None else refusal.reason,
+        "shadow_wait_ms": _milliseconds(would_be.wait_seconds),
+        "shadow_images": images.decode() or None,
+        "shadow_rungs": would_be.rungs or None,
+    }
+
+
 def _image_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
     return {
         "text_bytes": request.text_bytes,
@@ -128,7 +141,8 @@ def _image_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
 def _pictures(exchange: Exchange, request: VisionRequest) -> list[Picture | None]:
     pictures: list[Picture | None] = [None] * len(request.images)
     digests = [digest[:_DIGEST_BYTES].hex() for digest, _ in exchange.sent_images]
-    for plan, digest in zip_longest(exchange.plans, digests):
+    plans = exchange.plans if exchange.would_be is None else exchange.would_be.plans
+    for plan, digest in zip_longest(plans, digests):
         info, is_low = plan.info, request.images[plan.ordinal].detail == "low"
         size = info.size
         pictures[plan.ordinal] = Picture(digest, info.format, size.width, size.height, plan.tokens, is_low)

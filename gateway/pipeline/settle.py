@@ -16,8 +16,10 @@ from gateway.pipeline.elsewhere import failed, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.record import record_of
+from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import Answer
+from gateway.wire.declare import planned_action
 from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
 from gateway.wire.sse import StreamObserver
@@ -37,8 +39,9 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
     if answer.status in BACK_PRESSURE:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
+        if exchange.model is None:
+            return  # of a request that nobody read, nobody knows what its events mean
         exchange.observer = StreamObserver()
-        assert exchange.model is not None, "it has a price"
         exchange.tokens_per_event = exchange.model.event_tokens.per_event
         if exchange.asks_for_usage:
             exchange.usage_filter = UsageEventFilter()
@@ -154,6 +157,8 @@ def _close(parts: Parts, exchange: Exchange, ending: Ending) -> None:
 
 def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:
     _count(parts, exchange, outcome)
+    if exchange.would_be is not None:
+        _count_in_shadow(parts, exchange, exchange.would_be)
     if parts.log.is_on:
         status = _status(parts, exchange, outcome, error)
         parts.log.write(record_of(exchange, outcome, error, status, parts.clock()))
@@ -178,6 +183,7 @@ def _learn(exchange: Exchange) -> None:
         return
     # What these images really cost, or how much of the text was kept, is not known.
     is_guess = (model.is_assumed and cost.images) or request.truncate_prompt_tokens is not None
+    is_guess = is_guess or not exchange.is_priced_as_sent
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
@@ -239,7 +245,7 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
         metrics.first_token(exchange.first_event_at - exchange.arrived)
     if exchange.transform_seconds:
         metrics.transform(exchange.transform_seconds)
-    if exchange.usage is not None and exchange.cost is not None:
+    if exchange.usage is not None and exchange.cost is not None and exchange.is_priced_as_sent:
         metrics.estimate_error(exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens)
 
 
@@ -255,6 +261,16 @@ def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:
     for _ in exchange.trimmed:
         metrics.image(None, ImageAction.TRIMMED, None, None, saved)
         saved = 0
+
+
+def _count_in_shadow(parts: Parts, exchange: Exchange, would_be: WouldBe) -> None:
+    refusal = would_be.refusal
+    decision = would_be.fate if refusal is None else refusal.reason
+    parts.metrics.shadowed(exchange.model_name, decision, exchange.priority.label, exchange.tenant.tenant_class)
+    for plan in would_be.plans:
+        parts.metrics.shadow_image(planned_action(plan))
+    for _ in would_be.trimmed:
+        parts.metrics.shadow_image(ImageAction.TRIMMED)
 
 
 def _endpoint(exchange: Exchange) -> str:

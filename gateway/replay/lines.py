@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.domain.cost import EngineLimits
-from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.quantities import Bounds
 from gateway.telemetry.request_log import Picture
 
@@ -69,6 +69,10 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
     queue_ms: float = 0.0
     first_event_ms: float | None = None
     total_ms: float = 0.0
+    shadow: Fate | None = None
+    shadow_reason: Reason | None = None
+    shadow_wait_ms: float = 0.0
+    shadow_images: str = ""
 
     @property
     def offered(self) -> float:

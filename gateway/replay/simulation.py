@@ -9,6 +9,7 @@ import msgspec
 from gateway.domain.cost import EngineLimits
 from gateway.domain.errors import GatewayError
 from gateway.domain.learning import PreprocessRate
+from gateway.domain.outcome import Fate
 from gateway.domain.quantities import Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.tenancy import DEFAULT_CLASS, Tenant
@@ -20,7 +21,7 @@ from gateway.pipeline.story import refuse_what_is_late, ticket_of
 from gateway.replay.lines import Line
 from gateway.replay.pace import Recording
 from gateway.replay.pricing import EngineSettings, Pricer
-from gateway.replay.tally import Ended, Fate, as_recorded
+from gateway.replay.tally import Ended, as_recorded
 from gateway.replay.virtual_time import VirtualTime
 from gateway.replay.visit import Place, Visit
 

@@ -3,24 +3,14 @@
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 
 from gateway.domain.image import ImageAction
-from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.replay.lines import Line
 
 _A_WAIT_MS = 1.0
 """Asking takes some microseconds; what took less than this was let in at once."""
-
-
-class Fate(StrEnum):
-    """How a request fared at the gateway; each has exactly one."""
-
-    ADMITTED = "admitted"
-    QUEUED = "queued"
-    REFUSED = "refused"
-    LEFT = "left"
 
 
 class Ended(NamedTuple):
@@ -40,7 +30,12 @@ def fate_of(wait_seconds: float) -> Fate:
 
 
 def as_recorded(line: Line) -> Ended | None:
-    """What its line says; None for what was no matter of the engine."""
+    """What its line says; None for what was no matter of the engine. In shadow mode, what would have been decided."""
+    if line.shadow is not None:
+        images = _changed(line.shadow_images)
+        wait_seconds, first_token = line.shadow_wait_ms / 1000, _first_token(line)
+        ended = Ended(line.shadow, line.shadow_reason, wait_seconds, first_token, *images)
+        return None if line.shadow is Fate.UNDECIDED else ended
     if line.reason is not None:
         return Ended(Fate.REFUSED, line.reason)
     if not line.is_priced:

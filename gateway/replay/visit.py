@@ -7,13 +7,13 @@ from typing import NamedTuple
 from gateway.domain.admission import Decision, Refusal, Verdict
 from gateway.domain.cost import GROWTH_STEP_TOKENS
 from gateway.domain.learning import most_output_tokens
-from gateway.domain.outcome import Ending, Outcome
+from gateway.domain.outcome import Ending, Fate, Outcome
 from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate, Lease
 from gateway.replay.lines import Line
 from gateway.replay.pace import Recording, Service
 from gateway.replay.pricing import Priced
-from gateway.replay.tally import Ended, Fate, fate_of
+from gateway.replay.tally import Ended, fate_of
 from gateway.replay.virtual_time import VirtualTime
 
 

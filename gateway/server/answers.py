@@ -19,7 +19,7 @@ from gateway.server.door import Arrival
 from gateway.server.receive import Receive
 from gateway.upstream.client import Answer
 from gateway.upstream.errors import UpstreamError
-from gateway.wire.declare import pressure_header, success_headers
+from gateway.wire.declare import pressure_header, shadow_headers, success_headers
 from gateway.wire.errors import anthropic_error_body, error_body, error_headers, error_status
 from gateway.wire.routes import Kind, speaks_anthropic
 from gateway.wire.sse import error_event
@@ -42,7 +42,7 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
     """
     usage_filter = exchange.usage_filter
     passed_on = answer.headers if usage_filter is None else _without_length(answer.headers)
-    headers = [*passed_on, *_declared(exchange)]
+    headers = [*passed_on, *_declared(parts, exchange)]
     exchange.is_answering = True
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     try:
@@ -78,9 +78,19 @@ def _kept_back(exchange: Exchange) -> bytes:
     return b"" if exchange.usage_filter is None else exchange.usage_filter.flush()
 
 
-def _declared(exchange: Exchange) -> list[tuple[bytes, bytes]]:
-    """The headers of a success; an error of the upstream gets the id only."""
+def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+    """The headers of a success; an error of the upstream gets the id, and what shadow mode has to say."""
     ids = [(b"x-request-id", echoed_id(exchange))]
+    if (would_be := exchange.would_be) is not None:
+        ids += shadow_headers(
+            would_be.fate,
+            would_be.refusal,
+            would_be.wait_seconds,
+            plans=would_be.plans,
+            trimmed=would_be.trimmed,
+            rungs=would_be.rungs,
+            overload_status=parts.policies.overload_status,
+        )
     if exchange.cost is None or exchange.upstream_status is None or exchange.upstream_status >= 400:
         return ids
     return ids + success_headers(

@@ -35,6 +35,7 @@ from gateway.server.models_route import ModelsRoute
 from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
 from gateway.server.tokens_route import answer_tokens
+from gateway.upstream.client import Answer
 from gateway.wire.routes import ANSWERED_HERE, Kind, classify, sent_on
 
 Scope = MutableMapping[str, Any]
@@ -120,8 +121,7 @@ class Proxy:
         route = exchange.route = classify(exchange.method, exchange.path)
         if route.kind is Kind.TOKENS and not self._counts_here(arrival):
             route = exchange.route = sent_on(route)
-        if route.refusal is not None:
-            raise route.refusal
+        self._refuse_closed(exchange)
         if route.kind is not Kind.MODELS:
             self._refuse_at_the_door(exchange, arrival)
         self._door.seats.take()
@@ -133,12 +133,24 @@ class Proxy:
         finally:
             self._door.seats.give_back()
 
+    def _refuse_closed(self, exchange: Exchange) -> None:
+        refusal = exchange.route.refusal
+        if refusal is not None:
+            raise refusal
+
     def _counts_here(self, arrival: Arrival) -> bool:
         """The client's own word goes before the setting."""
         asked = arrival.counts_here
         return self._parts.policies.counts_tokens if asked is None else asked
 
     def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
+        self._refuse_while_draining()
+        refuse_by_headers(arrival, self._door.body_limits)
+        exchange.body_bytes = arrival.content_length or 0
+        if exchange.route.kind not in ANSWERED_HERE:
+            refuse_if_all_full(self._parts.backends, exchange.newcomer(arrival.content_length or 0))
+
+    def _refuse_while_draining(self) -> None:
         if self.is_draining:
             raise GatewayError(
                 Code.SERVER_IS_OVERLOADED,
@@ -146,13 +158,6 @@ class Proxy:
                 reason=Reason.DRAINING,
                 retry_after_seconds=1.0,
             )
-        refuse_unreadable(arrival)
-        refuse_media_type(arrival)
-        refuse_coding(arrival)
-        refuse_length(arrival, self._door.body_limits.max_bytes)
-        exchange.body_bytes = arrival.content_length or 0
-        if exchange.route.kind not in ANSWERED_HERE:
-            refuse_if_all_full(self._parts.backends, exchange.newcomer(arrival.content_length or 0))
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it
@@ -179,7 +184,7 @@ class Proxy:
                     await answer_tokens(self._parts, exchange, send)
                 else:
                     async with send if isinstance(send, KeptAlive) else _NOTHING:
-                        answer = await serve(self._parts, exchange)
+                        answer = await self._serve(exchange)
                     settle.head_arrived(exchange, answer)
                     body_hold.release()
                     await relay(self._parts, exchange, answer, send)
@@ -192,6 +197,9 @@ class Proxy:
                 exchange.lease.abandon()
             body_hold.release()
 
+    async def _serve(self, exchange: Exchange) -> Answer:
+        return await serve(self._parts, exchange)
+
     async def _receive(
         self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold
     ) -> bytes | bytearray:
@@ -203,6 +211,14 @@ class Proxy:
         await body_hold.make_room_to_decode(len(body))
         exchange.headers = [pair for pair in exchange.headers if pair[0] != b"content-encoding"]
         return await decode_body(body, arrival.content_encoding, limits.max_decoded_bytes)
+
+
+def refuse_by_headers(arrival: Arrival, limits: BodyLimits) -> None:
+    """What headers alone show to be in vain. Raises GatewayError 400, 413 or 415."""
+    refuse_unreadable(arrival)
+    refuse_media_type(arrival)
+    refuse_coding(arrival)
+    refuse_length(arrival, limits.max_bytes)
 
 
 def _fault(exchange: Exchange) -> GatewayError:

@@ -3,9 +3,9 @@
 Nothing here decides about requests: policies.py turns these values into the frozen policies of domain/.
 """
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import ModelWrapValidatorHandler, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
 from gateway.domain.learning import ReservationRule
 from gateway.settings.pressure import Pressure, PressureSettings
@@ -32,6 +32,10 @@ __all__ = ["MIB", "BudgetSettings", "ImageSettings", "PressureSettings", "Sectio
 class Settings(Section):
     """The whole file."""
 
+    mode: Annotated[
+        Literal["enforce", "shadow"],
+        Field(description="shadow: requests go on at once, byte for byte, and what would be decided is only told"),
+    ] = "enforce"
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     upstreams: Upstreams = ()
@@ -47,6 +51,10 @@ class Settings(Section):
     tokens: TokenSettings = TokenSettings()
     streaming: StreamingSettings = StreamingSettings()
     log: LogSettings = LogSettings()
+
+    @property
+    def is_shadow(self) -> bool:
+        return self.mode == "shadow"
 
     @model_validator(mode="wrap")
     @classmethod

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImageFormat
-from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
@@ -65,6 +65,7 @@ MODEL = Label("model", None)
 _ENDPOINT = Label("endpoint", ENDPOINTS)
 _OUTCOME = Label("outcome", tuple(Outcome))
 _REASON = Label("reason", tuple(Reason))
+_DECISION = Label("decision", (Fate.ADMITTED, Fate.QUEUED, Fate.UNDECIDED, *Reason))
 _PRIORITY = Label("priority", tuple(priority.label for priority in Priority))
 TENANT_CLASS = Label("tenant_class", None)
 UPSTREAM = Label("upstream", None)
@@ -131,6 +132,19 @@ SENT_ELSEWHERE = Declaration(
     "Requests that another upstream got because this one failed before a byte of its answer came.",
     (UPSTREAM,),
 )
+
+SHADOW_DECISIONS = Declaration(
+    "shadow_decisions_total",
+    "counter",
+    "In shadow mode, requests by what would have become of them: admitted, queued, or the reason of a refusal.",
+    (MODEL, _DECISION, _PRIORITY, TENANT_CLASS),
+)
+SHADOW_IMAGES = Declaration(
+    "shadow_images_total", "counter", "In shadow mode, images by what would have been done to them.", (_ACTION,)
+)
+
+IN_SHADOW = (SHADOW_DECISIONS, SHADOW_IMAGES)
+"""On the page in shadow mode alone."""
 
 RECORDED = (
     REQUESTS,
@@ -222,6 +236,7 @@ OBSERVED = (
         "models_without_series", "gauge", "Served model names beyond the first hundred; they count as `other`."
     ),
     Declaration("streams_kept_alive_total", "counter", "Streams that were begun while they waited for their turn."),
+    Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
 )
 

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
-from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
@@ -111,6 +111,8 @@ class Metrics:
         models: Iterable[str] = (),
         tenant_classes: Iterable[str] = (),
         upstreams: Sequence[str] = (ONLY_UPSTREAM,),
+        *,
+        is_shadow: bool = False,
     ) -> None:
         self._upstreams = upstreams
         self._requests = CounterTable(declared.REQUESTS)
@@ -121,6 +123,9 @@ class Metrics:
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
         self._relieved = CounterTable(declared.RELIEVED)
         self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
+        self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
+        self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
+        in_shadow = (self._shadow_decisions, self._shadow_images) if is_shadow else ()
         self._counters = (
             self._requests,
             self._rejections,
@@ -129,6 +134,7 @@ class Metrics:
             self._tokens_saved,
             self._relieved,
             self._sent_elsewhere,
+            *in_shadow,
         )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
         self._retry_after = Histogram(declared.RETRY_AFTER)
@@ -195,6 +201,16 @@ class Metrics:
     def sent_elsewhere(self, upstream: str) -> None:
         """KeyError for an upstream that was not told at the start."""
         self._sent_elsewhere.cells[(upstream,)] += 1
+
+    def shadowed(self, model: str | None, decision: Fate | Reason, priority: str, tenant_class: str) -> None:
+        """In shadow mode only; KeyError for a tenant class that was not told at the start."""
+        key = self._model(model), decision, priority, tenant_class
+        cells = self._shadow_decisions.cells
+        cells[key if key in cells else (OTHER, decision, priority, tenant_class)] += 1
+
+    def shadow_image(self, action: ImageAction) -> None:
+        """In shadow mode only."""
+        self._shadow_images.cells[(action,)] += 1
 
     def image_error(self, code: Code) -> None:
         """Only for codes about an image; KeyError for others."""

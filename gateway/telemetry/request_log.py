@@ -16,7 +16,7 @@ from queue import SimpleQueue
 import msgspec
 
 from gateway.domain.cost import EngineLimits
-from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.quantities import Bounds
 
 _FLUSH_SECONDS = 0.05
@@ -56,7 +56,7 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     `asked_priority` and `asked_resize` are what the client asked for, `is_return` says that it came back. `pictures`
     are the images in order, None for what was left out unseen; the last `new_images` of them came after the last
     answer. `limits` are those of the engine that it was priced for, `capacity` what could be held of each resource
-    when it asked.
+    when it asked. In shadow mode `shadow` and what begins so tell what would have become of the request.
     """
 
     time: datetime
@@ -110,6 +110,11 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     new_images: int = 0
     limits: EngineLimits | None = None
     capacity: tuple[int | None, ...] | None = None
+    shadow: Fate | None = None
+    shadow_reason: Reason | None = None
+    shadow_wait_ms: float = 0.0
+    shadow_images: str | None = None
+    shadow_rungs: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

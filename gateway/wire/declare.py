@@ -10,7 +10,10 @@ The sizes are before and after, as a viewer sees them. A coordinate that the mod
 
 from collections.abc import Collection, Sequence
 
+from gateway.domain.errors import GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
+from gateway.domain.outcome import Fate
+from gateway.wire.errors import error_status
 
 _LONGEST_LIST_BYTES = 1024
 
@@ -41,6 +44,36 @@ def success_headers(
 def pressure_header(rungs: str) -> list[tuple[bytes, bytes]]:
     """None where `rungs` is empty: pressure changed nothing."""
     return [(b"x-gateway-pressure", rungs.encode())] if rungs else []
+
+
+def shadow_headers(
+    fate: Fate,
+    error: GatewayError | None,
+    wait_seconds: float,
+    *,
+    plans: Sequence[ImagePlan] = (),
+    trimmed: Collection[int] = (),
+    rungs: str = "",
+    overload_status: int | None = None,
+) -> list[tuple[bytes, bytes]]:
+    """In shadow mode, what would have been: `admitted`, `queued;wait-ms=812` (so far),
+    `refused;reason=queue_full;status=429`; and what would have been changed, as the headers without `shadow` say it.
+    """
+    verdict = str(fate)
+    if error is not None:
+        verdict += f";reason={error.reason};status={error_status(error, overload_status)}"
+    elif fate is Fate.QUEUED:
+        verdict += f";wait-ms={round(wait_seconds * 1000)}"
+    images = declare_images(plans, trimmed)
+    named = {b"": verdict.encode(), b"-images": images, b"-pressure": rungs.encode()}
+    return [(b"x-gateway-shadow" + name, value) for name, value in named.items() if value]
+
+
+def planned_action(plan: ImagePlan) -> ImageAction:
+    """As far as its header tells."""
+    if plan.is_resized:
+        return ImageAction.RESIZED
+    return ImageAction.NORMALISED if plan.info.why else ImageAction.KEPT
 
 
 def declare_images(plans: Sequence[ImagePlan], trimmed: Collection[int], encoded_anew: Collection[int] = ()) -> bytes:

@@ -167,6 +167,15 @@ def classify(method: str, path: str) -> Route:
     return Route(Kind.UNKNOWN, path) if why is None else Route(Kind.CLOSED, path, why=why)
 
 
+def passes_in_shadow(route: Route) -> bool:
+    """What clients of vLLM may call although it ends here in earnest. Never what is for operators, nor what is unknown:
+    it would go out under the gateway's own key.
+    """
+    if route.kind is Kind.CLOSED:
+        return route.why != _OPERATOR
+    return route.kind is Kind.WRONG_METHOD and route.path != PREFLIGHT_PATH
+
+
 def sent_on(route: Route) -> Route:
     """A route of Kind.TOKENS for a client that does not want the gateway's own count: closed where media could pass."""
     if route.path == COUNT_TOKENS_PATH:

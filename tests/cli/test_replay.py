@@ -79,6 +79,21 @@ class TestReplay:
             assert result.exit_code == 0, result.output
             assert column(result, "recorded")["requests"] == 4
 
+    def test_of_a_log_of_shadow_mode_it_tells_what_would_have_been(self, log):
+        told = [
+            line(0.0, shadow="admitted", shadow_images="0;resized;9x9;3x3;scale=1x1, 1;trimmed"),
+            line(0.1, shadow="queued", shadow_wait_ms=500.0),
+            line(0.2, shadow="refused", shadow_reason="queue_full"),
+            line(0.3, shadow="undecided", text_tokens=None),
+        ]
+        log.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in told))
+        result = run(log, "--set", "budget.sequences=9", "--json")
+        was, new = column(result, "recorded"), column(result, "settings")
+        assert [was[fate] for fate in ("admitted", "queued", "refused", "requests")] == [1, 1, 1, 3]
+        assert (was["wait_seconds"]["p50"], was["reasons"]) == (0.5, {"queue_full": 1})
+        assert (was["shrunk_images"], was["trimmed_images"]) == (1, 1)
+        assert (new["admitted"], new["requests"]) == (3, 3)
+
 
 class TestBadLogs:
     def test_lines_that_say_nothing_are_counted_and_named(self, log):

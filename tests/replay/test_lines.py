@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gateway.domain.cost import EngineLimits
-from gateway.domain.outcome import Outcome, Reason
+from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.quantities import Bounds
 from gateway.replay.lines import Line, LineReader
 from gateway.telemetry.request_log import Picture, RequestRecord
@@ -28,6 +28,7 @@ def test_what_the_gateway_writes_is_what_replay_reads():
         truncate_prompt_tokens=-1, text_bytes=10, messages=3, images=2, images_changed="0;trimmed", pictures=sizes,
         new_images=1, limits=EngineLimits(4096, 100), capacity=(95, 128, None, 5), actual_output_tokens=11,
         offered_ms=1.5, queue_ms=2.5, first_event_ms=3.5, total_ms=4.5, arrived=1796055402.5,
+        shadow=Fate.REFUSED, shadow_reason=Reason.KV_BUDGET, shadow_wait_ms=5.5, shadow_images="0;trimmed",
     )  # fmt: skip
     read = msgspec.json.decode(msgspec.json.encode(record), type=Line)
     assert msgspec.structs.asdict(read) == {name: getattr(record, name) for name in Line.__struct_fields__}

@@ -3,8 +3,7 @@
 import pytest
 
 from gateway.domain.cost import EngineLimits
-from gateway.domain.outcome import Reason
-from gateway.replay.tally import Fate
+from gateway.domain.outcome import Fate, Reason
 from tests.support.log_lines import LIMITS, line, picture, shown
 
 LARGE = picture(4000, 3000, digest="big")

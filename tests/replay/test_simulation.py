@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.domain.outcome import Outcome, Reason
-from gateway.replay.tally import Fate
+from gateway.domain.outcome import Fate, Outcome, Reason
 from tests.support.log_lines import line, picture, refused, shown
 
 ONE_PLACE = {"budget": {"sequences": 1}}

@@ -5,13 +5,14 @@ import random
 
 from gateway.cli.replay.columns import Column, configuration_of
 from gateway.cli.replay.files import Log
+from gateway.domain.outcome import Fate
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from gateway.policies import models_of
 from gateway.replay.lines import LineReader
 from gateway.replay.pace import Recording
 from gateway.replay.simulation import Simulation
-from gateway.replay.tally import Fate, as_recorded
+from gateway.replay.tally import as_recorded
 from tests.support.live_gateway import image, live_gateway, settings_of
 from tests.support.pictures import data_url, encoded, picture
 

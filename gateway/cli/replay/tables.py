@@ -12,10 +12,12 @@ from rich.text import Text
 from gateway.cli.options import errors, wide_console
 from gateway.cli.replay.columns import Replayed
 from gateway.cli.replay.files import Log
+from gateway.domain.outcome import Fate
 from gateway.replay.pace import Pace
-from gateway.replay.tally import Day, Fate, Tally, quantile
+from gateway.replay.tally import Day, Tally, quantile
 
 _NOTHING = "-"
+_FATES = (Fate.ADMITTED, Fate.QUEUED, Fate.REFUSED, Fate.LEFT)
 
 
 def print_replay(log: Log, replayed: Replayed) -> None:
@@ -99,7 +101,7 @@ def print_as_json(log: Log, replayed: Replayed) -> None:
 def _as_json(tally: Tally) -> dict[str, Any]:
     return {
         "requests": tally.requests,
-        **{fate.value: tally.fates[fate] for fate in Fate},
+        **{fate.value: tally.fates[fate] for fate in _FATES},
         "reasons": {reason.value: count for reason, count in sorted(tally.reasons.items())},
         "wait_seconds": {"p50": quantile(tally.waits, 0.5), "p99": quantile(tally.waits, 0.99)},
         "first_token_seconds": {"p50": quantile(tally.first_tokens, 0.5), "p99": quantile(tally.first_tokens, 0.99)},

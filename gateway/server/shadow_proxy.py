@@ -1,0 +1,68 @@
+"""The proxied routes in shadow mode: everything goes on as it came, and what would have ended here is only noted.
+
+Refused is only what this machine or the upstream must be kept from: bodies for which there is no memory (413, 429),
+more requests than seats (429), routes for operators and unknown ones (403, 404), and whoever comes while the gateway is
+leaving (503). Times that end a request in earnest do not end it here; the client's patience does.
+"""
+
+from gateway.domain.errors import GatewayError
+from gateway.pipeline import shadow
+from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.would_be import WouldBe
+from gateway.server.body_hold import BodyHold
+from gateway.server.door import Arrival, refuse_length
+from gateway.server.proxy import Door, Proxy, refuse_by_headers
+from gateway.server.receive import BodyLimits, Receive, receive_body, too_large
+from gateway.upstream.client import Answer
+from gateway.wire.routes import ANSWERED_HERE, passes_in_shadow
+
+
+class ShadowProxy(Proxy):
+    """`door` has the limits of what can be held, `told_limits` are those that would hold in earnest."""
+
+    def __init__(self, parts: Parts, door: Door, told_limits: BodyLimits) -> None:
+        super().__init__(parts, door)
+        self._told_limits = told_limits
+
+    def _counts_here(self, arrival: Arrival) -> bool:
+        """Only where a client asks for it: else the model server counts, as it would without a gateway."""
+        return arrival.counts_here is True
+
+    def _refuse_closed(self, exchange: Exchange) -> None:
+        if passes_in_shadow(exchange.route):
+            exchange.would_be = WouldBe(exchange.route.refusal)
+        else:
+            super()._refuse_closed(exchange)
+
+    def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
+        self._refuse_while_draining()
+        if exchange.route.kind in ANSWERED_HERE:
+            refuse_by_headers(arrival, self._told_limits)
+            return
+        refuse_length(arrival, self._door.body_limits.max_bytes)
+        exchange.body_bytes = arrival.content_length or 0
+        if exchange.would_be is None:
+            exchange.would_be = _told_by_headers(arrival, self._told_limits)
+
+    async def _serve(self, exchange: Exchange) -> Answer:
+        return await shadow.serve(self._parts, exchange)
+
+    async def _receive(
+        self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold
+    ) -> bytes | bytearray:
+        if exchange.route.kind in ANSWERED_HERE:
+            return await super()._receive(exchange, arrival, receive, body_hold)
+        body = await receive_body(receive, arrival.content_length, self._door.body_limits, body_hold)
+        exchange.received = self._parts.clock()
+        if exchange.would_be is None and len(body) > self._told_limits.max_bytes:
+            exchange.would_be = WouldBe(too_large(len(body), self._told_limits.max_bytes))
+        return body
+
+
+def _told_by_headers(arrival: Arrival, limits: BodyLimits) -> WouldBe | None:
+    """None where the body has to be read for it. What is compressed would be, in earnest; here it stays as it is."""
+    try:
+        refuse_by_headers(arrival, limits)
+    except GatewayError as refusal:
+        return WouldBe(refusal)
+    return WouldBe(is_undecided=True) if arrival.is_coded else None
