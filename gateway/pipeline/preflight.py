@@ -7,9 +7,10 @@ from gateway.domain.pressure import Rung
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import declare_rungs, meet_pressure
+from gateway.pipeline.pricing import misfit_of, price
 from gateway.pipeline.reading import read_aside, read_request
 from gateway.pipeline.routing import route
-from gateway.pipeline.story import as_gateway_error, hash_images, misfit_of, price, spare_known, ticket_of
+from gateway.pipeline.story import as_gateway_error, hash_images, spare_known, ticket_of
 from gateway.upstream.errors import UpstreamDownError
 from gateway.wire.dialect import dialect_of
 from gateway.wire.report import PressureReport, Report, verdict_report

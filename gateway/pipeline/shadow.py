@@ -12,13 +12,12 @@ from gateway.domain.request import VisionRequest
 from gateway.ledger.shadow import ShadowLease
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import declare_rungs, meet_pressure
+from gateway.pipeline.pricing import misfit_of, price
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import (
     as_gateway_error,
     hash_images,
-    misfit_of,
-    price,
     refuse_what_is_late,
     spare_known,
     ticket_of,

@@ -8,25 +8,23 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from http.client import BAD_REQUEST, TOO_MANY_REQUESTS
 
-from gateway.domain.cost import RequestCost, estimate, spare_served
+from gateway.domain.cost import RequestCost, spare_served
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
-from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.outcome import Reason
-from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.domain.ticket import Ticket
 from gateway.imaging.workers import Prepared
-from gateway.models.served import Engine, ServedModel
+from gateway.models.served import Engine
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
 from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.ladder import meet_pressure
-from gateway.pipeline.planning import Plan, image_cost, plan_request
+from gateway.pipeline.planning import Plan
+from gateway.pipeline.pricing import misfit_of, price
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
 from gateway.pipeline.routing import route
-from gateway.pipeline.texts import count_text
 from gateway.pipeline.usage import FIELD_REFUSALS, names_stream_options, wants_usage
 from gateway.upstream.client import Answer, Segment
 from gateway.upstream.errors import UpstreamDownError, UpstreamError, UpstreamTimeoutError
@@ -92,55 +90,6 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
         answer = await forward(exchange, request, body)
         exchange.backend.models.engine.refuses_stream_options = answer.status < _FIRST_ERROR
     return answer
-
-
-async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
-    """Steps 3 to 5: what would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400.
-
-    Needs no engine, as does what goes before and `misfit_of`: so `vlm-gateway estimate` runs them too.
-    """
-    model = exchange.model = exchange.models.served(request.model)
-    text = await count_text(exchange, request, model)
-    plan = await plan_request(rules, exchange, request, model, text)
-    if plan.trimmed:
-        text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
-    exchange.plans, exchange.trimmed, exchange.trimmed_tokens = plan.plans, plan.trimmed, plan.trimmed_tokens
-    exchange.trim_reason = plan.trim_reason
-    cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
-    return plan, cost
-
-
-def misfit_of(exchange: Exchange, cost: RequestCost) -> Misfit | None:
-    """The end of step 5: why this engine could not serve the request even when idle, if it could not."""
-    model, limits = exchange.model, exchange.limits
-    assert model is not None and limits is not None, "it has a price"  # noqa: PT018
-    certain = _without_images(cost) if model.is_assumed and cost.images else cost
-    return find_misfit(certain, limits, model.family)
-
-
-def _without_images(cost: RequestCost) -> RequestCost:
-    """What is certain of a request to a model whose family, and so what its images cost, is a guess."""
-    return cost._replace(prompt_tokens=cost.prompt_tokens + -cost.visual_tokens, visual_tokens=0, images=())
-
-
-def cost_of(
-    rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
-) -> RequestCost:
-    """The whole cost, with what the model's answers are known to take."""
-    limits = exchange.limits = exchange.models.limits(model)
-    image_tokens = [image_cost(image, model.family) for image in plan.plans] if plan.plans else []
-    prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
-    return estimate(
-        request,
-        plan.plans,
-        image_tokens,
-        text=text,
-        output_tokens=model.output.tokens(
-            request, prompt_tokens // request.prompts, limits.max_model_len, rules.policies.output_reservation
-        ),
-        limits=limits,
-        body_bytes=exchange.body_bytes,
-    )
 
 
 async def spare_known_images(

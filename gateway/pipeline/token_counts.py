@@ -13,8 +13,8 @@ from gateway.models.served import ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.planning import Plan, image_cost
+from gateway.pipeline.pricing import cost_of, price
 from gateway.pipeline.reading import read_aside, read_request
-from gateway.pipeline.story import cost_of, price
 from gateway.pipeline.texts import encode_chat, encode_prompt
 from gateway.wire.messages import Rendering, chat_of_messages
 from gateway.wire.read import utf8_bytes

@@ -13,8 +13,9 @@ from gateway.imaging.limits import ImageLimits
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.exchange import Exchange, Policies
 from gateway.pipeline.planning import Plan, drop_by_count, plan_known
+from gateway.pipeline.pricing import cost_of, misfit_of
 from gateway.pipeline.rewriting import ImageSource
-from gateway.pipeline.story import cost_of, misfit_of, spare_known
+from gateway.pipeline.story import spare_known
 from gateway.replay.lines import Line
 from gateway.telemetry.request_log import Picture
 from gateway.wire.data_url import DataUrl

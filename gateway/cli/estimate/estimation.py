@@ -14,8 +14,8 @@ from gateway.models.configure import configured_model
 from gateway.models.served import ModelTable
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Policies
+from gateway.pipeline.pricing import misfit_of, price
 from gateway.pipeline.reading import read_request
-from gateway.pipeline.story import misfit_of, price
 from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of, upstreams_of
 from gateway.server.door import Arrival, refuse_length
 from gateway.settings import Settings

@@ -1,0 +1,59 @@
+"""Steps 3 to 5 of the story: what would be sent, what it costs, and whether one engine could ever serve it.
+
+Needs no engine, as does what goes before: so `vlm-gateway estimate` and `replay` run it too.
+"""
+
+from gateway.domain.cost import RequestCost, estimate
+from gateway.domain.never_fits import Misfit, find_misfit
+from gateway.domain.quantities import Bounds
+from gateway.domain.request import VisionRequest
+from gateway.models.served import ServedModel
+from gateway.pipeline.exchange import Exchange, Rules
+from gateway.pipeline.planning import Plan, image_cost, plan_request
+from gateway.pipeline.texts import count_text
+
+
+async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
+    """What would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400."""
+    model = exchange.model = exchange.models.served(request.model)
+    text = await count_text(exchange, request, model)
+    plan = await plan_request(rules, exchange, request, model, text)
+    if plan.trimmed:
+        text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
+    exchange.plans, exchange.trimmed, exchange.trimmed_tokens = plan.plans, plan.trimmed, plan.trimmed_tokens
+    exchange.trim_reason = plan.trim_reason
+    cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
+    return plan, cost
+
+
+def misfit_of(exchange: Exchange, cost: RequestCost) -> Misfit | None:
+    """The end of step 5: why this engine could not serve the request even when idle, if it could not."""
+    model, limits = exchange.model, exchange.limits
+    assert model is not None and limits is not None, "it has a price"  # noqa: PT018
+    certain = _without_images(cost) if model.is_assumed and cost.images else cost
+    return find_misfit(certain, limits, model.family)
+
+
+def _without_images(cost: RequestCost) -> RequestCost:
+    """What is certain of a request to a model whose family, and so what its images cost, is a guess."""
+    return cost._replace(prompt_tokens=cost.prompt_tokens + -cost.visual_tokens, visual_tokens=0, images=())
+
+
+def cost_of(
+    rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
+) -> RequestCost:
+    """The whole cost, with what the model's answers are known to take."""
+    limits = exchange.limits = exchange.models.limits(model)
+    image_tokens = [image_cost(image, model.family) for image in plan.plans] if plan.plans else []
+    prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
+    return estimate(
+        request,
+        plan.plans,
+        image_tokens,
+        text=text,
+        output_tokens=model.output.tokens(
+            request, prompt_tokens // request.prompts, limits.max_model_len, rules.policies.output_reservation
+        ),
+        limits=limits,
+        body_bytes=exchange.body_bytes,
+    )
