@@ -16,6 +16,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.server.half_closed import HalfClosed
 from gateway.server.joined_writes import JoinedWrites
 from gateway.server.slow_reader import SlowReader
+from gateway.server.until_close import UntilClose
 from gateway.wire.errors import error_body, error_headers
 
 MOST_HEADER_BYTES = 64 << 10
@@ -161,6 +162,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._begun = cycle
+        if cycle.scope["http_version"] == "1.0":
+            cycle.__class__ = UntilClose
         super()._start_asgi_task(cycle, app)
 
     def timeout_keep_alive_handler(self) -> None:

@@ -135,9 +135,9 @@ class TestServedInTheEnd:
         async with full_house() as (gateway, patient, _), raw_client(gateway.host, gateway.port) as client:
             head = f"POST {CHAT} HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {len(STREAM)}\r\n\r\n"
             client.send(head.encode() + STREAM)
-            await client.reader.readuntil(WAITING)
+            await client.reader.readuntil(b"\r\n\r\n" + WAITING)
             patient.may_answer.set()
-            assert b"data: [DONE]" in await client.reader.read(-1)
+            assert events_of(await client.reader.read(-1)) == UNASKED
 
 
 USER = {"role": "user", "content": "Hm?"}

@@ -1,8 +1,11 @@
 """An answer that comes too late for a status: what goes in, and what the client reads."""
 
 import json
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.wire.begun_stream import WAITING, BegunStream
@@ -91,3 +94,34 @@ def test_an_answer_that_is_no_stream_cannot_be_told_in_one(headers):
 def test_a_stream_with_the_status_of_an_error_is_one():
     event = told(503, STREAM, b'{"error": {"message": "busy"}}')[1]
     assert event_of(event) == {"message": "busy"}
+
+
+PIECES = st.lists(st.integers(0, 400), max_size=6)
+
+
+def cut(text: bytes, places):
+    edges = sorted({min(place, len(text)) for place in places} | {0, len(text)})
+    return [text[start:end] for start, end in pairwise(edges)] or [b""]
+
+
+@given(st.binary(max_size=300), PIECES)
+def test_whatever_streams_comes_out_as_it_went_in(text, places):
+    assert b"".join(told(200, STREAM, *cut(text, places))) == text
+
+
+@given(
+    st.integers(400, 599),
+    st.one_of(
+        st.binary(max_size=300),
+        st.recursive(
+            st.none() | st.booleans() | st.text(max_size=8),
+            lambda inner: st.dictionaries(st.sampled_from(["error", "message", "code", "x"]), inner, max_size=3),
+        ).map(lambda value: json.dumps(value, indent=1).encode()),
+    ),
+    PIECES,
+)
+def test_whatever_refuses_is_one_event_and_the_end(status, body, places):
+    said = b"".join(told(status, JSON, *cut(body, places)))
+    assert set(event_of(said)) >= {"message"}
+    assert said.count(b"\n") == 4
+    assert b"\r" not in said

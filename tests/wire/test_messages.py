@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.wire.chat import parse_chat
@@ -273,3 +275,36 @@ class TestRefused:
         with pytest.raises(GatewayError) as refused:
             chat_of_messages(b"{", lambda _: IN_PLACE)
         assert refused.value.code is Code.INVALID_JSON
+
+
+WORDS = st.none() | st.booleans() | st.integers(-1, 9) | st.text(max_size=6)
+SOURCES = st.fixed_dictionaries(
+    {}, optional={"type": st.sampled_from(["base64", "url", "file"]), "data": WORDS, "url": WORDS, "media_type": WORDS}
+)
+KINDS = st.sampled_from(
+    ["text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference", "document"]
+)
+
+
+def blocks(inner):
+    fields = {"text": WORDS, "thinking": WORDS, "name": WORDS, "id": WORDS, "tool_use_id": WORDS, "source": SOURCES}
+    more = {"input": st.dictionaries(st.text(max_size=3), WORDS, max_size=2), "content": inner}
+    return st.lists(st.fixed_dictionaries({"type": KINDS}, optional=fields | more), max_size=3)
+
+
+CONTENTS = st.text(max_size=6) | blocks(st.text(max_size=6) | blocks(WORDS))
+TURNS = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system"]), "content": CONTENTS})
+
+
+@given(st.lists(TURNS, max_size=4), st.none() | CONTENTS, st.booleans())
+def test_whatever_comes_is_refused_as_the_clients_fault_or_makes_a_chat(turns, system, merges):
+    """And each picture of the chat has a path in the messages."""
+    try:
+        said = converted(*turns, system=system, rendering=Rendering(merges, "none"))
+        images = [ref.param for ref in parse_chat(said.body).images]
+    except GatewayError as error:
+        refused = error.status
+    else:
+        refused = None
+        assert images == list(said.paths)
+    assert refused in {None, 400}
