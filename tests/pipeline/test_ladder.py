@@ -65,8 +65,9 @@ async def test_what_a_request_wants_as_it_is_stays_as_it_is_and_teaches_nothing(
         headers, body = await pressed.chat(user(PHOTO), headers={"x-gateway-resize": "off"})
         assert sent_images(body) == [PHOTO]
         assert "x-gateway-pressure" not in headers
-        headers, _ = await pressed.chat(user(PHOTO))
-        assert headers["x-gateway-images"] == SMALL
+        await pressed.ease()
+        _, body = await pressed.chat(user(PHOTO))
+        assert sent_images(body) == [PHOTO]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +200,17 @@ async def test_new_requests_are_refused_for_what_is_short():
         assert (line["short"], line["rungs"], line["pressure"]) == ("sequences", "refuse", 0.1)
 
 
+async def test_texts_do_not_feel_the_pressure_on_images():
+    budget = {"sequences": 10, "encoder_tokens": 4000}
+    half = {"enter": 0.5, "leave": 0.25, "priority": "default"}
+    async with pressed_gateway({"shed": half}, is_pressed=False, budget=budget) as pressed:
+        await pressed.press(PHOTO)
+        for _ in range(2):
+            assert (await pressed.gateway.chat("Hm?", OTHER)).status_code == 429
+            assert (await pressed.gateway.chat("Hm?")).status_code == 200
+        assert pressed.gateway.metrics("gateway_pressure_rung_in_force") == {'{lane="image",rung="shed"}': 1}
+
+
 @pytest.mark.parametrize("rungs", [SHED, {"refuse": AT_A_TENTH}])
 async def test_who_comes_back_as_promised_is_let_in(rungs):
     async with pressed_gateway(rungs) as pressed:
@@ -239,6 +251,22 @@ async def test_preflight_says_that_it_would_be_refused(rungs, reason):
         answer = (await pressed.gateway.http.post("/gateway/preflight", json=chat("What?", PHOTO))).json()
         assert (answer["verdict"], answer["error"]["reason"]) == ("refused", reason)
         assert answer["pressure"]["changes"] == next(iter(rungs))
+
+
+async def test_a_place_is_promised_to_who_is_refused_but_not_to_who_only_asks():
+    async with pressed_gateway({"refuse": AT_A_TENTH}) as pressed:
+        (backend,) = pressed.gateway.application._running.backends
+        promised = backend.gate.promise_after
+        kept = []
+
+        def promise_after(to, share, *, is_kept):
+            kept.append((share, is_kept))
+            return promised(to, share, is_kept=is_kept)
+
+        backend.gate.promise_after = promise_after
+        await pressed.gateway.http.post("/gateway/preflight", json=chat("What?"))
+        await pressed.gateway.chat("What?")
+        assert kept == [(1.0, False), (1.0, True)]
 
 
 async def test_without_a_ladder_preflight_knows_no_pressure():

@@ -23,10 +23,11 @@ class Pressed:
         self._release = None
         self._holding = None
 
-    async def press(self):
+    async def press(self, *parts):
+        """A stream with these parts is begun and does not go on."""
         self._release = self.server.release = asyncio.Event()
         before = len(posts(self.server))
-        self._holding = asyncio.create_task(self.gateway.chat("Hold this.", max_tokens=1))
+        self._holding = asyncio.create_task(self.gateway.chat("Hold this.", *parts, max_tokens=1, stream=True))
         await until(lambda: len(posts(self.server)) > before)
 
     async def let_go(self):
