@@ -9,10 +9,13 @@ from functools import partial
 
 from gateway.domain.errors import GatewayError
 from gateway.domain.pressure import Rung, closed_error, share_to_leave, shed_error
+from gateway.domain.priority import Priority
 from gateway.domain.remembered import ConversationKey, ImageKey, treat
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import OPT_OUT, Cap
 from gateway.domain.trim import TrimReason, new_images
+from gateway.ledger.gate import Gate
+from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.reading import read_aside
 from gateway.pipeline.relief import Relief, Relieved
@@ -36,27 +39,51 @@ async def meet_pressure(
     relieved = exchange.relieved = relief.look(exchange.backend.name, on_images=bool(request.images))
     if not relieved.in_force:
         return request
-    refusal = _refusal(relieved, exchange, is_asking=is_asking)
-    if refusal is not None:
-        raise refusal
+    rung = _refusing(relieved, exchange.priority)
+    if rung is not None and not exchange.backend.gate.is_expected(exchange.newcomer(exchange.body_bytes)):
+        raise _refusal(rung, relieved, exchange, exchange.backend.gate, is_asking=is_asking)
     if Rung.MAX_TOKENS in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
         return await _with_fewer_tokens(relieved, exchange, request)
     return request
 
 
-def _refusal(relieved: Relieved, exchange: Exchange, *, is_asking: bool) -> GatewayError | None:
-    """None where neither rung concerns it, or where a place was promised to it."""
-    policy, gate = relieved.relief.policy, exchange.backend.gate
+def refuse_at_the_door(relief: Relief, exchange: Exchange, backends: Sequence[Backend]) -> None:
+    """What is certain before the body is read: that every server refuses even a text. Raises GatewayError 429.
+
+    A priority that the client did not ask for in a header may still be asked for in the body.
+    """
     newcomer = exchange.newcomer(exchange.body_bytes)
-    is_shed = Rung.SHED in relieved.in_force and exchange.priority >= policy.shed_from
-    if not (is_shed or Rung.REFUSE in relieved.in_force) or gate.is_expected(newcomer):
-        return None
-    rung = relieved.refused_by = Rung.SHED if is_shed else Rung.REFUSE
-    band = policy.bands[rung]
-    if is_shed:
-        return shed_error(relieved.pressure, band, exchange.priority)
-    share = share_to_leave(relieved.pressure.ratio, band.leave)
-    return closed_error(relieved.pressure, band, gate.promise_after(newcomer, share, is_kept=not is_asking))
+    priority = None if exchange.asked_priority is None else exchange.priority
+    refusing = []
+    for backend in backends:
+        relieved = relief.look(backend.name, on_images=False)
+        rung = _refusing(relieved, priority)
+        if rung is None or backend.gate.is_expected(newcomer):
+            return
+        refusing.append((relieved, rung, backend.gate))
+    exchange.relieved, rung, gate = min(refusing, key=lambda each: each[0].pressure.ratio)
+    raise _refusal(rung, exchange.relieved, exchange, gate)
+
+
+def _refusing(relieved: Relieved, priority: Priority | None) -> Rung | None:
+    """Which rung refuses a request of this priority (None: not known yet)."""
+    in_force = relieved.in_force
+    if Rung.SHED in in_force and priority is not None and priority >= relieved.relief.policy.shed_from:
+        return Rung.SHED
+    return Rung.REFUSE if Rung.REFUSE in in_force else None
+
+
+def _refusal(
+    rung: Rung, relieved: Relieved, exchange: Exchange, gate: Gate, *, is_asking: bool = False
+) -> GatewayError:
+    relieved.refused_by = rung
+    pressure, band = relieved.pressure, relieved.relief.policy.bands[rung]
+    if rung is Rung.SHED:
+        return shed_error(pressure, band, exchange.priority)
+    share = share_to_leave(pressure.ratio, band.leave)
+    return closed_error(
+        pressure, band, gate.promise_after(exchange.newcomer(exchange.body_bytes), share, is_kept=not is_asking)
+    )
 
 
 async def _with_fewer_tokens(relieved: Relieved, exchange: Exchange, request: VisionRequest) -> VisionRequest:

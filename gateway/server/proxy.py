@@ -17,6 +17,7 @@ from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline import settle
 from gateway.pipeline.backend import refuse_if_all_full
 from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.ladder import refuse_at_the_door
 from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
 from gateway.server.body_hold import BodyHold
@@ -148,7 +149,9 @@ class Proxy:
         refuse_by_headers(arrival, self._door.body_limits)
         exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
-            refuse_if_all_full(self._parts.backends, exchange.newcomer(arrival.content_length or 0))
+            refuse_if_all_full(self._parts.backends, exchange.newcomer(exchange.body_bytes))
+            if self._parts.relief is not None and exchange.route.kind is not Kind.GENERIC:
+                refuse_at_the_door(self._parts.relief, exchange, self._parts.backends)
 
     def _refuse_while_draining(self) -> None:
         if self.is_draining:

@@ -10,6 +10,7 @@ from tests.support.pictures import data_url, encoded, picture
 from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway, sent_images
 
 COMPLETIONS = "/v1/completions"
+JSON = {"content-type": "application/json"}
 ANSWER = {"role": "assistant", "content": "A."}
 PHOTO, OTHER = (image(data_url(encoded(picture(1400, 1400, seed=seed)))) for seed in (1, 2))
 
@@ -219,6 +220,33 @@ async def test_who_comes_back_as_promised_is_let_in(rungs):
         again = await pressed.gateway.chat("Hm?", headers={"x-stainless-retry-count": "1"})
         assert again.status_code == 200
         assert (await pressed.gateway.chat("Hm?")).status_code == 429
+
+
+NO_JSON = b"It was never read."
+
+
+async def test_what_is_certain_is_refused_before_the_body_is_read():
+    async with pressed_gateway({"refuse": AT_A_TENTH}) as pressed:
+        refused = await pressed.gateway.http.post("/v1/chat/completions", content=NO_JSON, headers=JSON)
+        assert (refused.status_code, refused.headers["x-gateway-pressure"]) == (429, "refuse")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [({"x-gateway-priority": "batch"}, 429), ({}, 400), ({"x-gateway-priority": "interactive"}, 400)],
+)
+async def test_a_priority_that_the_body_may_still_ask_for_is_not_known_at_the_door(asked, status):
+    async with pressed_gateway(SHED) as pressed:
+        refused = await pressed.gateway.http.post("/v1/chat/completions", content=NO_JSON, headers=JSON | asked)
+        assert refused.status_code == status
+
+
+async def test_where_one_server_is_not_pressed_nobody_is_refused():
+    async with pressed_gateway({"refuse": AT_A_TENTH}, has_two=True) as pressed:
+        assert (await pressed.gateway.chat("Hm?")).status_code == 200
+        await pressed.press()
+        refused = await pressed.gateway.http.post("/v1/chat/completions", content=NO_JSON, headers=JSON)
+        assert refused.status_code == 429
 
 
 async def test_rungs_in_force_and_the_pressure_are_on_the_metrics_page():
