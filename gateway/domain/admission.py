@@ -190,12 +190,18 @@ class Admission:
 
     def would_refuse(self, newcomer: Newcomer, now: float) -> Refusal | None:
         """What is certain before the body was read: with others waiting and no room among them, there is none."""
+        obstacle = self._closed_to(newcomer, now)
+        return None if obstacle is None else self._refusal(obstacle, newcomer, now)
+
+    def has_room(self, newcomer: Newcomer, now: float) -> bool:
+        """As `would_refuse` has it, without a promise to one that has none."""
+        return self._closed_to(newcomer, now) is None
+
+    def _closed_to(self, newcomer: Newcomer, now: float) -> Reason | None:
         if not self._queue:
             return None
         obstacle = self._obstacle(newcomer, now, is_expected=self.is_expected(newcomer, now))
-        if obstacle is None or self._queue.displaced_by(newcomer) is not None:
-            return None
-        return self._refusal(obstacle, newcomer, now)
+        return obstacle if obstacle is None or self._queue.displaced_by(newcomer) is None else None
 
     def would_decide(self, ticket: Ticket, now: float) -> Prospect:
         """What `offer` and `tick` would say, tried on a copy: nothing is taken, joined or promised."""

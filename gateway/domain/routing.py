@@ -24,18 +24,20 @@ class Standing(NamedTuple):
     """How one server stands, for one request.
 
     `lists` its model: None as long as the server has not told what it serves. `utilisation` is 1.0 where the tightest
-    resource is full and nobody waits, 2.0 where as many wait as the engine has places.
+    resource is full and nobody waits, 2.0 where as many wait as the engine has places. `keeps_place`: it was promised
+    one there, and comes back for it.
     """
 
     name: str
     lists: bool | None = True
     is_healthy: bool = True
     utilisation: float = 0.0
+    keeps_place: bool = False
 
 
 def pick(standings: Sequence[Standing], image: bytes | None, request_id: bytes) -> int:
     """The index of the server that gets the request: the home of its first image, known by any bytes that say which it
-    is; where there is no image, or that server is busy, the least utilised.
+    is; where there is no image, or that server is busy, the one that keeps a place for it, else the least utilised.
 
     Texts have no home: most conversations begin alike, and would crowd one server. What is left equal is settled by
     the request's id, so that servers without work get equal shares.
@@ -45,6 +47,7 @@ def pick(standings: Sequence[Standing], image: bytes | None, request_id: bytes) 
         home = max(among, key=lambda index: _score(image, standings[index].name))
         if standings[home].utilisation < BUSY_UTILISATION:
             return home
+    among = [index for index in among if standings[index].keeps_place] or among
     least = min(standings[index].utilisation for index in among)
     return max(
         (index for index in among if standings[index].utilisation == least),

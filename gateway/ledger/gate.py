@@ -179,6 +179,10 @@ class Gate:
         if refusal is not None:
             raise refusal.error(self._admission.policy)
 
+    def has_room(self, newcomer: Newcomer) -> bool:
+        """`refuse_if_full` would let it by; nothing is promised."""
+        return self._admission.has_room(newcomer, self._clock())
+
     def would_decide(self, ticket: Ticket) -> Prospect:
         """What `admit` would come to, without asking for anything."""
         return self._admission.would_decide(ticket, self._clock())

@@ -1,12 +1,11 @@
 """One upstream and all that is its own: what it serves, the gate before it, the client to it, and what follows it."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.domain.breaker import Breaker
-from gateway.domain.errors import GatewayError
 from gateway.domain.ticket import Newcomer
 from gateway.ledger.gate import Gate
 from gateway.models.served import ModelTable
@@ -52,14 +51,13 @@ def _trouble(backend: Backend, *, is_alone: bool) -> str:
 
 def refuse_if_all_full(backends: Sequence[Backend], newcomer: Newcomer) -> None:
     """For the door, which does not know yet whom the request is for. Raises GatewayError 429 where none could let it
-    wait: that of the one which expects a place soonest.
+    wait: that of the one which expects a place soonest, and only there one is promised.
     """
-    refusals = []
-    for backend in backends:
-        try:
-            backend.gate.refuse_if_full(newcomer)
-        except GatewayError as refusal:
-            refusals.append(refusal)
-        else:
-            return
-    raise min(refusals, key=lambda refusal: refusal.retry_after_seconds or math.inf)
+    if len(backends) > 1 and any(backend.gate.has_room(newcomer) for backend in backends):
+        return
+    soonest = backends[0] if len(backends) == 1 else min(backends, key=partial(_seconds_to_a_place, newcomer))
+    soonest.gate.refuse_if_full(newcomer)
+
+
+def _seconds_to_a_place(newcomer: Newcomer, backend: Backend) -> float:
+    return backend.gate.promise_after(newcomer, 0.0, is_kept=False).seconds

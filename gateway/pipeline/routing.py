@@ -16,7 +16,11 @@ def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
     backends = parts.backends
     if len(backends) > 1:
         now = parts.clock()
-        standings = [standing_of(backend, request.model, now) for backend in backends]
+        newcomer = exchange.newcomer(exchange.body_bytes)
+        standings = [
+            standing_of(backend, request.model, now)._replace(keeps_place=backend.gate.is_expected(newcomer))
+            for backend in backends
+        ]
         image = first_image(exchange.body, request) if request.images else None
         exchange.goes_to(backends[pick(standings, image, exchange.request_id.encode())])
 

@@ -57,6 +57,16 @@ class TestHomes:
         standings = [Standing(at, utilisation=at_home), Standing(other, utilisation=elsewhere)]
         assert home(image, standings) == (other if elsewhere < at_home else at)
 
+    def test_who_was_promised_a_place_goes_where_it_is_kept_unless_its_images_home_has_room(self):
+        image = b"x"
+        at = home(image, [Standing("a"), Standing("b")])
+        other = "b" if at == "a" else "a"
+        kept = Standing(other, utilisation=2.5, keeps_place=True)
+        assert home(image, [Standing(at, utilisation=2.0), kept]) == other
+        assert home(None, [Standing(at, utilisation=0.0), kept]) == other
+        assert home(image, [Standing(at, utilisation=0.1), kept]) == at
+        assert home(None, [Standing(at), kept._replace(is_healthy=False)]) == at
+
     def test_below_that_it_stays_however_empty_the_others_are(self):
         image = b"x"
         at = home(image, [Standing("a"), Standing("b")])
