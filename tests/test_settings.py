@@ -234,11 +234,23 @@ def test_an_upstream_below_a_path_is_none():
     assert load(flags={"upstream.url": "http://proxy/engine-1/"}).settings.upstream.url.path == "/engine-1/"
 
 
+@pytest.mark.parametrize("value", ["off", "5", "0.5"])
+def test_a_time_to_keep_alive_after_or_none(value):
+    said = None if value == "off" else float(value)
+    for source in (
+        {"file_text": f"streaming: {{keep_alive_after_seconds: {value}}}", "file_name": "g.yaml"},
+        {"environment": {"GATEWAY_STREAMING__KEEP_ALIVE_AFTER_SECONDS": value}},
+        {"flags": {"streaming.keep_alive_after_seconds": value}},
+    ):
+        assert load(**source).settings.streaming.keep_alive_after_seconds == said
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("streaming: {keep_alive_every_seconds: 5}", "does nothing without keep_alive_after_seconds"),
         ("streaming: {keep_alive_after_seconds: 0}", "greater than 0"),
+        ("streaming: {keep_alive_after_seconds: soon}", "a valid number"),
         ("streaming: {keep_alive_after_seconds: 1, keep_alive_every_seconds: 0.5}", "greater than or equal to 1"),
         ("tokens: {answer: exact}", "'upstream' or 'estimate'"),
     ],

@@ -2,17 +2,23 @@
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, model_validator
 
 from gateway.settings.section import Section
 
 
+def _switched(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return None if value is False or value == "off" else value
+
+
 class StreamingSettings(Section):
-    """Left empty, nothing is sent before the upstream answers, and a refusal has its status."""
+    """While it is off, nothing is sent before the upstream answers, and a refusal has its status."""
 
     keep_alive_after_seconds: Annotated[
-        float | None,
-        Field(gt=0, description="a stream that has waited so long begins with comments; errors then come inside of it"),
+        PositiveFloat | None,
+        BeforeValidator(_switched),
+        Field(description="a stream that has waited so long begins with comments; errors then come inside of it"),
     ] = None
     keep_alive_every_seconds: Annotated[float, Field(ge=1, description="from one comment to the next")] = 10.0
 

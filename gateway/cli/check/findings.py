@@ -25,6 +25,7 @@ LOOK_SECONDS = 5.0
 
 _FULL_ATTENTION_FAMILIES = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
 """Every layer of their language models is of one kind, so their KV cache has one group. Qwen 3.5 mixes two kinds."""
+_OFF_WHERE_EMPTY = ("pressure.", "streaming.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effec
         value: Any = values
         for key in name.split("."):
             value = value[key]
-        if value is None and name.startswith("pressure."):
+        if value is None and name.startswith(_OFF_WHERE_EMPTY):
             value = "off"
         yield Effective(name, sorted(value) if name == "images.formats" else value, origins.get(name, "default"))
 
