@@ -4,7 +4,7 @@ A request that has not met the ladder (`exchange.relieved` is None) passes by. D
 domain/remembered.py's.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from gateway.domain.errors import GatewayError
@@ -39,12 +39,17 @@ async def meet_pressure(
     relieved = exchange.relieved = relief.look(exchange.backend.name, on_images=bool(request.images))
     if not relieved.in_force:
         return request
-    rung = _refusing(relieved, exchange.priority)
-    if rung is not None and not exchange.backend.gate.is_expected(exchange.newcomer(exchange.body_bytes)):
-        raise _refusal(rung, relieved, exchange, exchange.backend.gate, is_asking=is_asking)
+    refuse_under_pressure(relieved, exchange, exchange.backend.gate, is_asking=is_asking)
     if Rung.MAX_TOKENS in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
         return await _with_fewer_tokens(relieved, exchange, request)
     return request
+
+
+def refuse_under_pressure(relieved: Relieved, exchange: Exchange, gate: Gate, *, is_asking: bool = False) -> None:
+    """Unless it comes back as promised. Raises GatewayError 429."""
+    rung = _refusing(relieved, exchange.priority)
+    if rung is not None and not gate.is_expected(exchange.newcomer(exchange.body_bytes)):
+        raise _refusal(rung, relieved, exchange, gate, is_asking=is_asking)
 
 
 def refuse_at_the_door(relief: Relief, exchange: Exchange, backends: Sequence[Backend]) -> None:
@@ -105,7 +110,14 @@ async def recall_conversation(relieved: Relieved, exchange: Exchange, request: V
     if Rung.HISTORY not in relief.policy.bands:
         return
     opening = await read_aside(partial(opening_span, messages=_said_before_answers(request)), exchange.body)
-    digest = await relief.workers.hash_of(memoryview(exchange.body)[opening.start : opening.end])
+    assert relief.workers is not None, "bodies are only where there are workers"
+    opened = memoryview(exchange.body)[opening.start : opening.end]
+    treat_conversation(relieved, exchange, await relief.workers.hash_of(opened))
+
+
+def treat_conversation(relieved: Relieved, exchange: Exchange, digest: bytes) -> None:
+    """The conversation that begins with what has this hash."""
+    relief = relieved.relief
     key = ConversationKey(exchange.tenant.name, exchange.model_name, digest)
     known = relief.conversations.recall(key, relief.clock())
     relieved.conversation = key, Rung.HISTORY in relieved.in_force if known is None else known
@@ -124,16 +136,23 @@ async def recall_images(
     relief = relieved.relief
     if Rung.SHRINK not in relief.policy.bands or exchange.resize_preset == OPT_OUT:
         return sources
-    keys, hashed = {}, []
+    assert relief.workers is not None, "bodies are only where there are workers"
+    digests, hashed = {}, []
     for source in sources:
-        digest = await relief.workers.digest(source.url.file)
+        digest = digests[source.ref.ordinal] = await relief.workers.digest(source.url.file)
         hashed.append(source._replace(digest=digest))
-        keys[source.ref.ordinal] = ImageKey(exchange.tenant.name, exchange.model_name, digest, relief.encoder_id)
+    treat_images(relieved, exchange, request, digests)
+    return hashed
+
+
+def treat_images(relieved: Relieved, exchange: Exchange, request: VisionRequest, digests: Mapping[int, bytes]) -> None:
+    """The images with these hashes, by ordinal."""
+    relief, tenant, model = relieved.relief, exchange.tenant.name, exchange.model_name
+    keys = {ordinal: ImageKey(tenant, model, digest, relief.encoder_id) for ordinal, digest in digests.items()}
     preset = relief.policy.preset if Rung.SHRINK in relieved.in_force else None
     treatments = treat(keys, new_images(request.messages), preset, relief.treatments, relief.clock())
     relieved.images = {keys[ordinal]: treatment for ordinal, treatment in treatments.items()}
     relieved.presets = {ordinal: each.preset for ordinal, each in treatments.items() if each.preset is not None}
-    return hashed
 
 
 def touched_by(exchange: Exchange, relieved: Relieved) -> Iterator[Rung]:

@@ -51,17 +51,19 @@ class Relieved:
 
 
 class Relief:
-    """`gates` are those of the engines, by name. `workers` hash what is remembered; `encoder_id` names what encodes an
-    image anew.
+    """`gates` are those of the engines, by name. `workers` hash what is remembered, where there are bodies;
+    `encoder_id` names what encodes an image anew. Unless `is_told`, the log says nothing of rungs that come and go.
     """
 
     def __init__(
         self,
         policy: PressurePolicy,
         gates: Mapping[str, Gate],
-        workers: ImageWorkers,
+        workers: ImageWorkers | None,
         encoder_id: str,
         clock: Callable[[], float],
+        *,
+        is_told: bool = True,
     ) -> None:
         self.policy = policy
         self.workers = workers
@@ -70,6 +72,7 @@ class Relief:
         self.treatments = Remembered[ImageKey, Treatment]()
         self.conversations = Remembered[ConversationKey, bool]()
         self._gates = gates
+        self._is_told = is_told
         # Requests without images, and those with them.
         self._ladders = {name: (Ladder(policy.bands), Ladder(policy.bands)) for name in gates}
 
@@ -78,7 +81,7 @@ class Relief:
         pressure, ladder = self._gates[engine].pressure(on_images=on_images), self._ladders[engine][on_images]
         before = ladder.in_force
         in_force = ladder.observe(pressure.ratio, self.clock())
-        if in_force is not before:
+        if self._is_told and in_force is not before:
             _tell(engine, "image" if on_images else "text", pressure, in_force)
         return Relieved(self, pressure, in_force)
 

@@ -92,6 +92,11 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
         """Whose turn it takes."""
         return self.tenant_id or self.tenant
 
+    def digest(self, ordinal: int) -> bytes:
+        """Tells its picture from others; one of which no hash was made is like no other."""
+        picture = self.pictures[ordinal]
+        return (picture.digest if picture and picture.digest else f"{self.arrived} {ordinal}").encode()
+
     @property
     def is_priced(self) -> bool:
         """It can be decided again: all of it was known, and it was not refused for a fault of its own."""

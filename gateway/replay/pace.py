@@ -67,19 +67,22 @@ class Recording:
         `most_tokens` bounds each answer (None: no bound).
         """
         if line.was_sent:
-            return self._as_recorded(line, prompt_tokens, others)
+            return self._as_recorded(line, prompt_tokens, most_tokens, others)
         tokens = self._drawn_tokens(number, most_tokens)
         first = self.pace.start_seconds + prompt_tokens * self.pace.prompt_token_seconds
         return Service(first, first + tokens * self.pace.token_seconds_among(others), tokens * line.answers)
 
-    def _as_recorded(self, line: Line, prompt_tokens: int, others: int) -> Service:
+    def _as_recorded(self, line: Line, prompt_tokens: int, most_tokens: int | None, others: int) -> Service:
         stretch = self.pace.stretch(others, self.others(line))
         whole = line.ended - line.sent
         first = whole if line.first_event_ms is None else line.arrived + line.first_event_ms / 1000 - line.sent
         saved = ((line.prompt_tokens or 0) - prompt_tokens) * self.pace.prompt_token_seconds
         begun = max(0.0, first - min(saved, first / 2))
-        tokens = line.actual_output_tokens or 0
-        return Service(begun * stretch, (begun + max(0.0, whole - first)) * stretch, tokens)
+        tokens = all_tokens = line.actual_output_tokens or 0
+        if most_tokens is not None:
+            tokens = min(all_tokens, most_tokens * line.answers)
+        answering = max(0.0, whole - first) * (tokens / all_tokens if all_tokens else 1.0)
+        return Service(begun * stretch, (begun + answering) * stretch, tokens)
 
     def _drawn_tokens(self, number: int, most_tokens: int | None) -> int:
         """Another request's answer, the same one each time the log is replayed."""

@@ -16,6 +16,7 @@ from gateway.pipeline.planning import Plan, drop_by_count, plan_known
 from gateway.pipeline.pricing import cost_of, misfit_of
 from gateway.pipeline.rewriting import ImageSource
 from gateway.pipeline.story import spare_known
+from gateway.replay.ladder import LadderReplay
 from gateway.replay.lines import Line
 from gateway.telemetry.request_log import Picture
 from gateway.wire.data_url import DataUrl
@@ -61,25 +62,35 @@ class Priced(NamedTuple):
 
 
 class Pricer:
-    """Prices lines under one configuration; `models` learn as the gateway's would."""
+    """Prices lines under one configuration; `models` learn as the gateway's would. Without `ladder` pressure changes
+    nothing.
+    """
 
-    def __init__(self, policies: Policies, models: ModelTable, engine: EngineSettings) -> None:
+    def __init__(
+        self, policies: Policies, models: ModelTable, engine: EngineSettings, ladder: LadderReplay | None = None
+    ) -> None:
         self.rules = _Rules(policies)
         self._models = models
         self._settings = engine
+        self._ladder = ladder
 
     def price(self, line: Line, tenant: Tenant) -> Priced:
-        """Raises GatewayError where these settings refuse it for good."""
+        """Raises GatewayError where these settings refuse it, for good or under pressure."""
         model = self._model(line)
         exchange = _exchange(line, tenant)
         exchange.models, exchange.model = self._models, model
-        request = exchange.request = _request(line)
+        request, ladder = _request(line), self._ladder
+        if ladder is not None:
+            request = ladder.meet(exchange, request, line)
+        exchange.request = request
         text = line.text_tokens
         assert text is not None, "a line that is priced has it"
         plan = Plan()
         if request.images:
             by_count = drop_by_count(self.rules, exchange, request)
             sources = _sources(line, request, frozenset(by_count.dropped))
+            if ladder is not None:
+                ladder.shrink(exchange, request, line, [source.ref.ordinal for source in sources])
             plan = plan_known(self.rules, exchange, request, model, text, by_count, sources)
         cost = exchange.cost = cost_of(self.rules, exchange, request, model, plan, text)
         misfit = misfit_of(exchange, cost)
@@ -173,7 +184,4 @@ def _info(picture: Picture) -> ImageInfo:
 
 def _known_by(line: Line, plan: Plan) -> tuple[tuple[bytes, Size], ...]:
     """What the engine's caches know each image by; one of which no hash was made is like no other."""
-    digests = [picture.digest if picture is not None else None for picture in line.pictures]
-    return tuple(
-        ((digests[image.ordinal] or f"{line.arrived} {image.ordinal}").encode(), image.target) for image in plan.plans
-    )
+    return tuple((line.digest(image.ordinal), image.target) for image in plan.plans)

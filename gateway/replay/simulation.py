@@ -10,6 +10,7 @@ from gateway.domain.cost import EngineLimits
 from gateway.domain.errors import GatewayError
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Fate
+from gateway.domain.pressure import PressurePolicy
 from gateway.domain.quantities import Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.tenancy import DEFAULT_CLASS, Tenant
@@ -18,6 +19,7 @@ from gateway.ledger.local import LocalLedger
 from gateway.models.served import ModelTable
 from gateway.pipeline.exchange import Policies
 from gateway.pipeline.story import refuse_what_is_late, ticket_of
+from gateway.replay.ladder import LadderReplay
 from gateway.replay.lines import Line
 from gateway.replay.pace import Recording
 from gateway.replay.pricing import EngineSettings, Pricer
@@ -38,6 +40,7 @@ class Configuration:
     queue: QueuePolicy
     preprocess_backlog_seconds: float
     tenants: Mapping[str, Tenant]
+    pressure: PressurePolicy | None = None
 
     def tenant(self, line: Line) -> Tenant:
         """Whose the request would be. Keys are not in the log, so each flow stays what it was."""
@@ -52,9 +55,11 @@ class Simulation:
         self, configuration: Configuration, recording: Recording, on_ended: Callable[[Line, Ended], None]
     ) -> None:
         self._configuration = configuration
-        self._pricer = Pricer(configuration.policies, configuration.models, configuration.engine)
         time = VirtualTime(0.0)
-        self._place = Place(_gate(configuration, time), time, recording, set(), on_ended)
+        gate, pressure = _gate(configuration, time), configuration.pressure
+        ladder = None if pressure is None else LadderReplay(pressure, gate, time)
+        self._pricer = Pricer(configuration.policies, configuration.models, configuration.engine, ladder)
+        self._place = Place(gate, time, recording, set(), on_ended)
         self._recorded_capacity: tuple[int | None, ...] | None = None
 
     def run(self, lines: Sequence[Line], on_progress: Callable[[], None] = lambda: None) -> None:

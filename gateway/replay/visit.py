@@ -59,6 +59,8 @@ class Visit:
             self._result = Ended(Fate.REFUSED, decision.reason)
             self._place.on_ended(self._line, self._result)
             return
+        if self._priced.exchange.relieved is not None:
+            self._priced.exchange.relieved.remember()
         place, now = self._place, self._place.time.now
         wait_seconds = now - self._ticket.arrived
         self._lease = place.gate.lease(self._ticket, wait_seconds)

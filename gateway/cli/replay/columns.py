@@ -10,7 +10,16 @@ from gateway.cli.replay.files import Log, progress
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.models.configure import ModelSettingsError
 from gateway.models.served import ModelTable, ServedModel
-from gateway.policies import ByteBudgets, engine_of, models_of, policies_of, queue_policy_of, tenants_of, upstreams_of
+from gateway.policies import (
+    ByteBudgets,
+    engine_of,
+    models_of,
+    policies_of,
+    pressure_policy_of,
+    queue_policy_of,
+    tenants_of,
+    upstreams_of,
+)
 from gateway.replay.pace import Pace, Recording
 from gateway.replay.pricing import EngineSettings
 from gateway.replay.simulation import PROGRESS_LINES, Configuration, Simulation
@@ -86,4 +95,5 @@ def configuration_of(column: Column, log: Log) -> Configuration:
         queue=queue_policy_of(settings, budgets.body_bytes),
         preprocess_backlog_seconds=settings.budget.preprocess_backlog_seconds,
         tenants=tenants_of(settings),
+        pressure=pressure_policy_of(settings),
     )
