@@ -1,12 +1,14 @@
 """The README's claims, run: its commands exist, its settings load, its snippet works, its headers come."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pybase64
@@ -62,12 +64,50 @@ def test_every_make_target_it_names_is_there():
 
 def test_every_command_it_shows_is_understood():
     shown = commands("vlm-gateway")
-    assert {command[1] for command in shown} == {"serve", "tokens", "estimate", "check", "emulate"}
+    assert {command[1] for command in shown} == {"serve", "replay", "tokens", "estimate", "check", "emulate"}
     for _, command, *words in shown:
         help_text = CliRunner().invoke(app, [command, "--help"]).output
         assert "Usage" in help_text
         for option in (word for word in words if word.startswith("--")):
             assert option in help_text, f"{command} {option}"
+
+
+def test_the_replay_examples_run(tmp_path, monkeypatch):
+    read, made = [words for words in commands("vlm-gateway") if words[1] == "replay"]
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("now.yaml", ""), ("next.yaml", "resize: {preset: ocr}\nbudget: {sequences: 8}")):
+        (tmp_path / name).write_text(text)
+    result = CliRunner().invoke(app, [*made[1:], "--json"])
+    assert result.exit_code == 0, result.output
+    recorded, after = json.loads(result.stdout.splitlines()[-1])["columns"]
+    assert recorded["requests"] == after["requests"] > 500
+    assert after["queued"] > 0 < after["shrunk_images"]
+    (tmp_path / read[2]).write_bytes(gzip.compress((tmp_path / made[3]).read_bytes()))
+    result = CliRunner().invoke(app, [*read[1:], "--json"])
+    columns = json.loads(result.stdout.splitlines()[-1])["columns"]
+    assert [each["name"] for each in columns] == ["recorded", "now", "next"]
+    for row in ("admitted at once", "queued", "wait p50 / p99", "refused", "shrunk", "left out", "first token"):
+        assert row in result.stdout
+
+
+def test_a_hundred_thousand_requests_are_replayed_within_a_minute(tmp_path):
+    made = CliRunner().invoke(app, ["replay", "--generate", str(tmp_path / "day.jsonl"), "--rate", "0.5"])
+    requests = int(re.search(r"([0-9,]+) requests", made.stderr)[1].replace(",", ""))
+    begun = time.process_time()
+    result = CliRunner().invoke(app, ["replay", str(tmp_path / "day.jsonl"), "--set", "budget.sequences=20"])
+    assert result.exit_code == 0, result.output
+    assert (time.process_time() - begun) / requests * 100_000 < 60
+
+
+async def test_shadow_mode_says_what_would_have_been(emulator):
+    (first, *_) = re.findall(r"`(x-gateway-shadow[a-z-]*)`", README)
+    async with live_gateway(emulator.base_url, models=[], mode="shadow", server={"max_body_bytes": 10}) as gateway:
+        answer = await gateway.http.post("/v1/chat/completions", json=chat())
+        assert answer.status_code == 404  # the emulator's own: it has another model
+        assert answer.headers[first] == "refused;reason=body_too_large;status=413"
+        await gateway.until_released()
+        assert gateway.rejected() == {}
+        assert gateway.metrics("gateway_shadow_decisions_total")
 
 
 def test_the_tokens_example_runs():
@@ -159,6 +199,7 @@ async def test_the_preflight_example_is_what_is_answered():
 
 async def test_the_headers_it_lists_come():
     listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {"x-gateway-resize", "x-gateway-pressure"}
+    listed -= {name for name in listed if name.startswith("x-gateway-shadow")}
     with running_emulator() as emulator:
         async with live_gateway(emulator.base_url) as gateway:
             answers = await _one_served_one_refused_and_one_counted(gateway)

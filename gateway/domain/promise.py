@@ -166,6 +166,8 @@ class Promises:
         """
         self._expire(now)
         total = len(self._made)
+        if not total:
+            return True  # the last that stood has just expired, be there less than no place free
         short = 1
         while free_places + short < total:
             if not self._is_kept(now, rate, free_places + short, short):

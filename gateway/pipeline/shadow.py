@@ -39,6 +39,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
         exchange.would_be = await _decided(parts, exchange)
     is_streaming = exchange.request is not None and exchange.request.stream
     exchange.sent_at = parts.clock()
+    exchange.backend.breaker.sent(exchange.sent_at)
     if exchange.lease is not None:
         exchange.lease.sent(is_streamed=is_streaming)
         if not is_streaming:

@@ -142,6 +142,20 @@ class TestForeignLoad:
         assert ceiling.kv_blocks(600, STATIC) == STATIC - 500
 
 
+class TestShadow:
+    def test_what_was_sent_without_a_place_is_no_load_of_others(self):
+        """Forty run, of which eight have a place."""
+        seen = Look(running=40, waiting=0, held_sequences=8, used_blocks=400, held_blocks=80)
+        others, ours = after(seen, seen, seen), after(*[seen.beside(32, 320)] * 3)
+        assert (others.foreign_requests, others.foreign_blocks) == (31, 310)
+        assert (ours.foreign_requests, ours.foreign_blocks) == (0, 0)
+
+    def test_its_preemptions_do_not_lower_what_the_others_get(self):
+        looks = [CROWDED._replace(preemptions=times) for times in range(6)]
+        assert blocks(after(*looks)) < STATIC
+        assert blocks(after(*(look.beside(30, 0) for look in looks))) == STATIC
+
+
 class TestStart:
     def test_a_quarter_then_twice_as_much_with_each_quiet_look(self):
         ceiling, seen = after(QUIET), []

@@ -107,6 +107,7 @@ class TestPromises:
         assert not promises.leave_room(due - 0.5, 2.0, free_places=0)
         assert not promises.leave_room(0.0, None, free_places=0)
         assert promises.leave_room(due + 3.0, None, free_places=0)
+        assert promises.leave_room(due + 3.0, None, free_places=-2)
 
     def test_the_last_of_many_promises_counts_too(self):
         promises = Promises()

@@ -268,3 +268,14 @@ class TestPushedBack:
         before = looks.capacity(Resource.SEQUENCES)
         looks.follower.pushed_back(retry_after, 1)
         assert looks.capacity(Resource.SEQUENCES) == before
+
+
+async def test_what_is_sent_in_shadow_without_a_place_takes_nothing_from_the_budget(looks):
+    looks.gate.unadmitted = Amounts(kv_blocks=300, sequences=100)
+    for _ in range(4):
+        looks.see(EngineReport(running=100, waiting=0))
+    assert (looks.follower.live.foreign_requests, looks.capacity(Resource.SEQUENCES)) == (0, 128)
+    looks.gate.unadmitted = Amounts()
+    for _ in range(4):
+        looks.see(EngineReport(running=100, waiting=0))
+    assert looks.follower.live.foreign_requests == 100

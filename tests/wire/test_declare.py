@@ -1,6 +1,8 @@
+from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
-from gateway.domain.image import ImageFormat, ImageInfo, ImagePlan, Why
-from gateway.wire.declare import declare_images, success_headers
+from gateway.domain.image import ImageAction, ImageFormat, ImageInfo, ImagePlan, Why
+from gateway.domain.outcome import Fate
+from gateway.wire.declare import declare_images, planned_action, shadow_headers, success_headers
 
 
 def plan(ordinal, size=(4000, 3000), target=None, why=()):
@@ -44,3 +46,18 @@ def test_headers():
         (b"x-gateway-queue-ms", b"250"),
         (b"x-gateway-images", b"0;trimmed"),
     ]
+
+
+def test_what_would_have_been():
+    refusal = GatewayError(Code.RATE_LIMIT_EXCEEDED, "The queue is full.")
+    assert shadow_headers(Fate.ADMITTED, None, 0.0) == [(b"x-gateway-shadow", b"admitted")]
+    assert shadow_headers(Fate.QUEUED, None, 0.812) == [(b"x-gateway-shadow", b"queued;wait-ms=812")]
+    refused = shadow_headers(Fate.REFUSED, refusal, 3.0, overload_status=529)
+    assert refused == [(b"x-gateway-shadow", b"refused;reason=queue_full;status=529")]
+    changed = shadow_headers(Fate.ADMITTED, None, 0.0, trimmed=[0], rungs="shrink")
+    assert changed[1:] == [(b"x-gateway-shadow-images", b"0;trimmed"), (b"x-gateway-shadow-pressure", b"shrink")]
+
+
+def test_what_would_be_done_to_an_image():
+    plans = [plan(0, target=(8, 8)), plan(1, why=[Why.ALPHA]), plan(2)]
+    assert [planned_action(each) for each in plans] == [ImageAction.RESIZED, ImageAction.NORMALISED, ImageAction.KEPT]
