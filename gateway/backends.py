@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from gateway.domain.breaker import Breaker
+from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
@@ -16,7 +17,15 @@ from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.unseen import grow_unseen
 from gateway.pipeline.work_watch import WorkWatch
-from gateway.policies import UNHURRIED_SECONDS, UpstreamPolicy, engine_of, queue_policy_of, upstreams_of
+from gateway.policies import (
+    UNHURRIED_SECONDS,
+    UpstreamPolicy,
+    engine_of,
+    preprocess_backlog_seconds_of,
+    queue_policy_of,
+    soonest_level,
+    upstreams_of,
+)
 from gateway.settings import Settings
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
@@ -73,12 +82,13 @@ def _backend(
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy) -> Gate:
     budget = settings.budget
     return Gate(
-        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None)),
+        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens)),
         queue,
         clock=time.monotonic,
         call_later=asyncio.get_running_loop().call_later,
         jitter=random.random,
-        preprocess_rate=PreprocessRate(budget.preprocess_backlog_seconds),
+        preprocess_rate=PreprocessRate(preprocess_backlog_seconds_of(settings)),
+        forecast=Forecast.of(soonest_level(settings)),
     )
 
 

@@ -16,6 +16,7 @@ from gateway.domain.pressure import Band, PressurePolicy
 from gateway.domain.priority import Priority
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.resize import Fit, Preset, ResizePolicy
+from gateway.domain.slo import ServiceLevel
 from gateway.domain.tenancy import DEFAULT_CLASS, Tenancy, Tenant
 from gateway.domain.trim import TrimMode, TrimPolicy
 from gateway.imaging.limits import ImageLimits, bytes_for_pixels
@@ -27,6 +28,7 @@ from gateway.pipeline.exchange import Policies
 from gateway.server.receive import BodyLimits
 from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSettings
 from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
+from gateway.settings.slo import SloSettings, levels_of
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 
 DECODE_BYTES = "budget.decode_bytes"
@@ -217,12 +219,13 @@ def tenancy_of(settings: Settings) -> Tenancy:
     """Who is who by the hash of a key; the tenant named `default` is everyone else."""
     tenants = tenants_of(settings)
     by_digest = {bytes.fromhex(digest): tenants[each.name] for each in settings.tenants for digest in each.key_sha256}
-    return Tenancy(by_digest, tenants.get(DEFAULT_CLASS))
+    return Tenancy(by_digest, tenants[DEFAULT_CLASS])
 
 
 def tenants_of(settings: Settings) -> dict[str, Tenant]:
-    """Those that the operator names, by that name."""
-    return {each.name: _tenant(each) for each in settings.tenants}
+    """Those that the operator names, by that name, and `default` in any case."""
+    named = {each.name: _tenant(each, settings.slo) for each in settings.tenants}
+    return {DEFAULT_CLASS: Tenant(levels=levels_of(settings.slo))} | named
 
 
 def queue_policy_of(settings: Settings, body_bytes: int) -> QueuePolicy:
@@ -232,9 +235,20 @@ def queue_policy_of(settings: Settings, body_bytes: int) -> QueuePolicy:
     return QueuePolicy(settings.queue.requests, waiting_bytes, settings.queue.wait_seconds)
 
 
-def _tenant(each: TenantSettings) -> Tenant:
+def _tenant(each: TenantSettings, slo: SloSettings) -> Tenant:
     usual, most_urgent = Priority[each.priority.upper()], Priority[each.most_urgent.upper()]
-    return Tenant(each.name, each.name, each.weight, usual, most_urgent)
+    return Tenant(each.name, each.name, each.weight, usual, most_urgent, levels_of(slo, each.slo))
+
+
+def soonest_level(settings: Settings) -> ServiceLevel:
+    """The shortest time to a first token of all levels, and of those that have it the shortest to the end."""
+    tables = [levels_of(settings.slo), *(levels_of(settings.slo, tenant.slo) for tenant in settings.tenants)]
+    return min(level for levels in tables for level in levels)
+
+
+def preprocess_backlog_seconds_of(settings: Settings) -> float:
+    """Images must not be on their way for longer than a quarter of the time to the first token."""
+    return min(settings.budget.preprocess_backlog_seconds, soonest_level(settings).first_token_seconds / 4)
 
 
 def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:

@@ -1,13 +1,15 @@
 import asyncio
 from hashlib import sha256
+from math import inf
 
 import pytest
 
 from gateway.domain.image import ImageFormat
-from gateway.domain.learning import ReservationRule
+from gateway.domain.output import ReservationRule
 from gateway.domain.pressure import Band, Rung
 from gateway.domain.priority import Priority
 from gateway.domain.resize import Preset
+from gateway.domain.slo import NO_LEVELS, ServiceLevel
 from gateway.domain.tenancy import Tenant
 from gateway.ledger.byte_budget import ByteBudget
 from gateway.ledger.host_memory import GIB
@@ -20,8 +22,10 @@ from gateway.policies import (
     models_of,
     pixel_limits,
     policies_of,
+    preprocess_backlog_seconds_of,
     pressure_policy_of,
     rungs_that_do_nothing,
+    soonest_level,
     tenancy_of,
     upstreams_of,
 )
@@ -241,3 +245,28 @@ def test_a_rung_that_would_do_nothing_is_a_mistake(text, sentence):
 )
 def test_rungs_that_do_more_than_the_usual_rules_are_none(text):
     assert rungs_that_do_nothing(settings_of(text)) == []
+
+
+class TestLevels:
+    def test_everyone_has_those_for_all_and_a_tenant_its_own(self):
+        settings = settings_of(
+            "slo: {first_token_seconds: 4, classes: {batch: {first_token_seconds: 40}}}\n"
+            f"tenants: [{{name: lab, key_sha256: [{sha256(b'k').hexdigest()}], slo: {{first_token_seconds: 2}}}}]"
+        )
+        tenancy = tenancy_of(settings)
+        stranger, lab = tenancy.tenant_of(b"someone", 0.0), tenancy.tenant_of(b"k", 0.0)
+        assert stranger.levels[Priority.DEFAULT].first_token_seconds == 4.0
+        assert stranger.levels[Priority.BATCH].first_token_seconds == 40.0
+        assert {level.first_token_seconds for level in lab.levels} == {2.0}
+        assert soonest_level(settings) == (2.0, inf)
+
+    def test_without_any_nothing_is_due(self):
+        assert soonest_level(settings_of()) == ServiceLevel()
+        assert tenancy_of(settings_of()).tenant_of(b"", 0.0).levels == NO_LEVELS
+
+    @pytest.mark.parametrize(
+        ("text", "seconds"),
+        [("", 2.0), ("slo: {first_token_seconds: 4}", 1.0), ("slo: {first_token_seconds: 60}", 2.0)],
+    )
+    def test_images_are_on_their_way_for_a_quarter_of_the_time_to_the_first_token(self, slo, seconds):
+        assert preprocess_backlog_seconds_of(settings_of(f"slo: {slo}")) == seconds

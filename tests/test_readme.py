@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.domain.pressure import CALM_SECONDS, Rung
+from gateway.domain.priority import Priority
 from gateway.domain.resize import Preset
 from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
-from gateway.policies import tenancy_of
+from gateway.policies import tenancy_of, tenants_of
 from gateway.settings_sources import load
 from tests.domain.test_pressure_effect import SHRINK, at_times_capacity
 from tests.support.live_gateway import chat, image, live_gateway, until
@@ -54,6 +55,15 @@ def test_it_says_what_it_is_in_two_lines_and_how_to_start_in_two_commands():
     assert title == "# vlm-gateway"
     assert (first + second).endswith("with the true reason.")
     assert [command[:2] for command in commands("make")] == [["make", "demo"], ["make", "test"]]
+
+
+def test_its_levels_of_service_are_what_each_request_gets():
+    settings = load(file_text=example_of("slo"), file_name="README.md").settings
+    tenants = tenants_of(settings)
+    assert tenants["default"].levels[Priority.DEFAULT] == (4.0, 15.0)
+    assert tenants["default"].levels[Priority.INTERACTIVE] == (1.0, 15.0)
+    assert tenants["default"].levels[Priority.BATCH] == (4.0, 600.0)
+    assert {level.total_seconds for level in tenants["lab"].levels} == {60.0}
 
 
 def test_every_make_target_it_names_is_there():

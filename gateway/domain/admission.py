@@ -9,15 +9,15 @@ it. The shell around it (ledger/gate.py) wakes the waiters and keeps the clock.
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from enum import Enum, auto
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from gateway.domain.errors import Code, GatewayError
+from gateway.domain.decision import Decision, Prospect, Refusal, Verdict
+from gateway.domain.forecast import Ahead, Forecast
 from gateway.domain.holdings import Holdings, HoldingsStatistics
 from gateway.domain.outcome import BUDGET_REASON, Reason
 from gateway.domain.pressure import Pressure, pressure_on_images, pressure_on_texts
-from gateway.domain.promise import DrainRate, Promises, RetryAdvice
+from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy, WaitQueue
 from gateway.domain.ticket import Newcomer, Ticket
@@ -26,8 +26,21 @@ from gateway.domain.ticket import Newcomer, Ticket
 _MOST_BLOCKED = 8
 
 
+# For so long after a text another one is expected.
+_TEXTS_COME_SECONDS = 10.0
+
+# Between two looks at who in the line can no longer be served in time.
+_SWEEP_SECONDS = 0.1
+
+
 class Budget(Protocol):
     """What admission takes from: `Holdings`, or a ledger over them."""
+
+    def held(self, resource: Resource) -> int: ...
+
+    def shortage(self, amounts: Amounts) -> Resource | None:
+        """What of it there is too little of now; None: it all fits."""
+        ...
 
     def try_reserve(self, amounts: Amounts) -> Resource | None:
         """Take all of it (None), or nothing and say what was short."""
@@ -36,76 +49,6 @@ class Budget(Protocol):
     def give_back(self, amounts: Amounts) -> None: ...
 
     def statistics(self) -> HoldingsStatistics: ...
-
-
-class Verdict(Enum):
-    ADMITTED = auto()
-    WAITING = auto()
-
-
-class Refusal(NamedTuple):
-    """Why not, what the next in line is short of, and when to come back; the queue's depth and bytes just then."""
-
-    reason: Reason
-    short: Resource
-    advice: RetryAdvice
-    queue_depth: int
-    queue_bytes: int
-
-    def error(self, policy: QueuePolicy) -> GatewayError:
-        """The refusal as the client sees it."""
-        is_overload = self.reason in (Reason.DEADLINE_PASSED, Reason.UPSTREAM_BACKPRESSURE)
-        return GatewayError(
-            Code.SERVER_IS_OVERLOADED if is_overload else Code.RATE_LIMIT_EXCEEDED,
-            f"{self._story(policy)} Short at the engine: {self.short.label}. {self._advice()}",
-            reason=self.reason,
-            retry_after_seconds=self.advice.seconds,
-            is_promise=self.advice.is_promise,
-            short=self.short.label,
-        )
-
-    def _story(self, policy: QueuePolicy) -> str:
-        match self.reason:
-            case Reason.SHED_PRIORITY:
-                return f"A more urgent request took the place of this one; {self.queue_depth} others wait."
-            case Reason.DEADLINE_PASSED:
-                return f"The request waited for its turn in vain, with {self.queue_depth} others still waiting."
-            case Reason.UPSTREAM_BACKPRESSURE:
-                return "The model server turns requests away and this gateway keeps no queue."
-            case Reason.QUEUE_BYTES:
-                return f"Waiting requests hold {self.queue_bytes} of {policy.body_bytes} bytes; this one has no room."
-            case Reason.QUEUE_FULL if policy.requests:
-                return self._full_story(policy)
-            case _:
-                return "The engine is busy and this gateway keeps no queue."
-
-    def _full_story(self, policy: QueuePolicy) -> str:
-        if self.queue_depth >= policy.requests:
-            return f"The queue is full: {self.queue_depth} requests wait."
-        return (
-            f"The queue has no place for this request: {self.queue_depth} of {policy.requests} are taken, "
-            "and the others are kept for small bodies or promised to clients that were here before."
-        )
-
-    def _advice(self) -> str:
-        if self.advice.is_promise:
-            return f"A place is expected in {self.advice.seconds:.1f} s."
-        return "No place is expected within a minute."
-
-
-Decision = Verdict | Refusal
-
-
-class Prospect(NamedTuple):
-    """What would be decided of a newcomer, and `short`, of which there is too little for it now (None: it fits, or only
-    others are in its way). For WAITING, how many come before it, and how long all of these and itself take at the
-    present pace (None: not known yet).
-    """
-
-    decision: Decision
-    short: Resource | None = None
-    ahead: int = 0
-    expected_wait_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +63,44 @@ class AdmissionStatistics:
 
 
 class Admission:
-    """One line of waiters before one budget. `jitter` gives numbers from 0 to 1."""
+    """One line of waiters before one budget. `jitter` gives numbers from 0 to 1; `forecast` is shared with whoever
+    observes the engine's paces.
+    """
 
     __slots__ = (
         "_budget",
         "_displaced",
         "_drain",
+        "_forecast",
         "_jitter",
         "_just_joined",
+        "_next_text",
         "_paused_until",
         "_policy",
         "_promises",
         "_queue",
         "_short",
+        "_swept_at",
+        "_texts_until",
     )
 
-    def __init__(self, budget: Budget, policy: QueuePolicy, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self, budget: Budget, policy: QueuePolicy, jitter: Callable[[], float], forecast: Forecast | None = None
+    ) -> None:
         self._budget = budget
         self._policy = policy
         self._jitter = jitter
         self._queue = WaitQueue(policy)
         self._promises = Promises()
         self._drain = DrainRate()
+        self._forecast = forecast or Forecast()
         self._short = Resource.KV_BLOCKS
         self._displaced: list[tuple[Ticket, Decision]] = []
         self._just_joined: Ticket | None = None
         self._paused_until = -inf
+        self._swept_at = -inf
+        self._next_text = Amounts()
+        self._texts_until = -inf
 
     @property
     def policy(self) -> QueuePolicy:
@@ -166,9 +121,15 @@ class Admission:
 
         Call `tick` at once after WAITING: it may fit past the others, or have taken the place of one of them.
         """
-        is_expected = ticket.is_return and self._promises.redeem(now, ticket.tenant)
+        promise = self._promises.redeem(now, ticket.tenant) if ticket.is_return else None
+        if promise is not None:
+            # Its time runs since it came first.
+            ticket.first_token_by = min(ticket.first_token_by, promise.first_token_by)
+            ticket.answer_by = min(ticket.answer_by, promise.answer_by)
+        if (late := self._late(ticket, now)) is not None:
+            return late
         if not self._queue and now >= self._paused_until:
-            short = self._budget.try_reserve(ticket.amounts)
+            short = self._try_reserve(ticket, now)
             if short is None:
                 return Verdict.ADMITTED
             self._short = short
@@ -177,7 +138,7 @@ class Admission:
         elif not self._policy.requests:
             advice = RetryAdvice(self._paused_until - now, is_promise=True)
             return Refusal(Reason.UPSTREAM_BACKPRESSURE, Resource.SEQUENCES, advice, 0, 0)
-        obstacle = self._obstacle(ticket, now, is_expected=is_expected)
+        obstacle = self._obstacle(ticket, now, is_expected=promise is not None)
         if obstacle is None:
             self._queue.join(ticket)
         elif (loser := self._queue.displaced_by(ticket)) is not None:
@@ -185,8 +146,27 @@ class Admission:
         else:
             return self._refusal(obstacle, ticket, now)
         self._drain.resume(now)
+        self._forecast.waiting(now)
         self._just_joined = ticket
         return Verdict.WAITING
+
+    def _late(self, ticket: Ticket, now: float) -> Refusal | None:
+        """The refusal, if it would miss what was asked of it. One that would be alone is not refused for that.
+
+        No promise goes with it: whoever comes back later is served later than one that waits.
+        """
+        sequences = self._budget.held(Resource.SEQUENCES)
+        if not ticket.is_due or not (self._queue or sequences):
+            return None
+        must_wait = bool(self._queue) or self._budget.shortage(ticket.amounts) is not None
+        ahead = Ahead.of(self._queue.ahead_of(ticket)) if must_wait else None
+        under_way = self._budget.held(Resource.PREFILL_TOKENS)
+        miss = self._forecast.miss(ticket, now, ahead, under_way, sequences)
+        if miss is None:
+            ticket.start_by = self._forecast.start_by(ticket, under_way, sequences)
+            return None
+        requests = 0 if ahead is None else ahead.requests
+        return self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)._replace(miss=miss, ahead=requests)
 
     def would_refuse(self, newcomer: Newcomer, now: float) -> Refusal | None:
         """What is certain before the body was read: with others waiting and no room among them, there is none."""
@@ -220,9 +200,11 @@ class Admission:
 
     def _copy(self, budget: Budget) -> "Admission":
         """One with the same tickets and promises before another budget, which goes its own way from now on."""
-        other = Admission(budget, self._policy, self._jitter)
+        other = Admission(budget, self._policy, self._jitter, self._forecast.copy())
         other._queue, other._promises, other._drain = self._queue.copy(), self._promises.copy(), copy(self._drain)
         other._short, other._paused_until = self._short, self._paused_until
+        other._next_text, other._texts_until = self._next_text, self._texts_until
+        other._swept_at = self._swept_at
         return other
 
     def tick(self, now: float) -> list[tuple[Ticket, Decision]]:
@@ -232,7 +214,11 @@ class Admission:
         """
         decided, self._displaced = self._displaced, []
         while (expired := self._queue.pop_expired(now)) is not None:
-            decided.append((expired, self._refusal(Reason.DEADLINE_PASSED, expired, now)))
+            reason = Reason.DEADLINE_PASSED if expired.deadline <= now else Reason.WOULD_MISS_DEADLINE
+            decided.append((expired, self._refusal(reason, expired, now)))
+        if self._queue.due and now >= self._swept_at + _SWEEP_SECONDS:
+            self._swept_at = now
+            decided += self._sweep(now)
         while now >= self._paused_until and (admitted := self._let_in_next(now)) is not None:
             decided.append((admitted, Verdict.ADMITTED))
         self._just_joined = None
@@ -240,6 +226,16 @@ class Admission:
             self._paused_until = -inf
         self._pause_if_empty(now)
         return decided
+
+    def _sweep(self, now: float) -> list[tuple[Ticket, Decision]]:
+        """Refuse those that wait though they can no longer be served in time."""
+        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
+        if not sequences:
+            return []
+        lost = self._forecast.lost(self._queue.in_turn(), now, under_way, sequences)
+        for ticket in lost:
+            self._queue.leave(ticket)
+        return [(ticket, self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)) for ticket in lost]
 
     def _let_in_next(self, now: float) -> Ticket | None:
         """It left the line and holds its amounts. None: nobody fits who may."""
@@ -250,9 +246,11 @@ class Admission:
                 if not any(looks):
                     break
                 continue
+            if self._is_lost(ticket, now):
+                continue
             short = self._barrier(ticket, blocked)
             if short is None:
-                short = self._budget.try_reserve(ticket.amounts)
+                short = self._try_reserve(ticket, now)
             if short is None:
                 self._admit(ticket, [ahead for ahead, missing in blocked if ticket.amounts[missing]], now)
                 return ticket
@@ -262,6 +260,22 @@ class Admission:
             looks[ticket.is_image] -= 1
         return None
 
+    def _try_reserve(self, ticket: Ticket, now: float) -> Resource | None:
+        """None: it holds its amounts. Where texts come and none waits, images that are due leave room for the next."""
+        if not ticket.is_image:
+            self._next_text, self._texts_until = ticket.amounts, now + _TEXTS_COME_SECONDS
+        leaves_room = ticket.is_image and ticket.is_due and now < self._texts_until
+        if leaves_room and not self._queue.wanted_by_texts.sequences:
+            short = self._budget.shortage(ticket.amounts.plus(self._next_text))
+            if short is not None:
+                return short
+        return self._budget.try_reserve(ticket.amounts)
+
+    def _is_lost(self, ticket: Ticket, now: float) -> bool:
+        """Too late even if let in now; the next sweep refuses it."""
+        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
+        return ticket.is_due and sequences > 0 and now > self._forecast.start_by(ticket, under_way, sequences)
+
     def _admit(self, ticket: Ticket, overtaken: list[Ticket], now: float) -> None:
         for ahead in overtaken:
             self._queue.overtake(ahead, ticket.cost_tokens)
@@ -269,6 +283,7 @@ class Admission:
         # The place of one that never stood in line was not one that fell free.
         if ticket is not self._just_joined:
             self._drain.count(now)
+            self._forecast.let_in(ticket, now)
 
     def _displace(self, loser: Ticket, newcomer: Ticket, now: float) -> None:
         self._queue.leave(loser)
@@ -336,6 +351,8 @@ class Admission:
         return min(free, int(rate * self._policy.wait_seconds) - len(self._queue))
 
     def _refusal(self, reason: Reason, to: Ticket | Newcomer, now: float) -> Refusal:
+        if reason is Reason.WOULD_MISS_DEADLINE:
+            return Refusal(reason, self._short, NO_PROMISE, len(self._queue), self._queue.body_bytes)
         missing = max(1 - self._useful_places(now), self._queue.departures_until_room(to.body_bytes))
         advice = self._promises.promise(now, self._drain.per_second(now), missing, self._jitter(), to)
         return Refusal(reason, self._short, advice, len(self._queue), self._queue.body_bytes)
@@ -343,6 +360,7 @@ class Admission:
     def _pause_if_empty(self, now: float) -> None:
         if not self._queue:
             self._drain.pause(now)
+            self._forecast.nobody_waits(now)
 
     def _barrier(self, ticket: Ticket, blocked: list[tuple[Ticket, Resource]]) -> Resource | None:
         """What it must leave to one that is ahead of it and short of that; None: it may pass them all."""

@@ -27,15 +27,18 @@ class HoldingsStatistics:
 
 
 class Holdings:
-    """Amounts held of each resource, and its `capacity` (None: not enforced), which only `set_capacity` changes."""
+    """Amounts held of each resource, and its `capacity` (None: not enforced), which only `set_capacity` changes.
+
+    Capacities that are not named at the start are not enforced.
+    """
 
     __slots__ = ("_capacity", "_held", "capacity")
 
-    def __init__(self, capacity: Sequence[int | None] = (None, None, None, None)) -> None:
-        self.capacity: tuple[int | None, ...] = ()
+    def __init__(self, capacity: Sequence[int | None] = ()) -> None:
+        self.capacity: tuple[int | None, ...] = (None,) * len(_RESOURCES)
         self._capacity = [_UNLIMITED] * len(_RESOURCES)
         self._held = [0] * len(_RESOURCES)
-        for resource, amount in zip(_RESOURCES, capacity, strict=True):
+        for resource, amount in zip(_RESOURCES, capacity, strict=False):
             self.set_capacity(resource, amount)
 
     @classmethod
@@ -59,6 +62,9 @@ class Holdings:
             index += 1  # noqa: SIM113 - enumerate costs a tuple for each resource on the hottest path
         return None
 
+    def held(self, resource: Resource) -> int:
+        return self._held[resource]
+
     def try_reserve(self, amounts: Amounts) -> Resource | None:
         """Take `amounts` if all of it fits (then None), else nothing and say what was short."""
         short = self.shortage(amounts)
@@ -73,11 +79,18 @@ class Holdings:
         held[1] += amounts[1]
         held[2] += amounts[2]
         held[3] += amounts[3]
+        held[4] += amounts[4]
 
     def give_back(self, amounts: Amounts) -> None:
         """Hold less. Raises ValueError, changing nothing, if that is more than is held: someone gave back twice."""
         held = self._held
-        left = [held[0] - amounts[0], held[1] - amounts[1], held[2] - amounts[2], held[3] - amounts[3]]
+        left = [
+            held[0] - amounts[0],
+            held[1] - amounts[1],
+            held[2] - amounts[2],
+            held[3] - amounts[3],
+            held[4] - amounts[4],
+        ]
         if min(left) < 0:
             raise ValueError(f"gives back {amounts} of {Amounts(*held)}")
         self._held = left

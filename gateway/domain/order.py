@@ -13,7 +13,7 @@ the engine is not known here (admission.py).
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from math import inf
 from operator import itemgetter
 from typing import Generic, TypeVar
@@ -220,6 +220,10 @@ class FairClass:
         for lane in seen:
             yield from islice(lane.tickets, 1, 1 + _DEPTH)
 
+    def in_turn(self) -> Iterator[Ticket]:
+        """All, in the order of their turns."""
+        return (ticket for _, ticket in merge(*map(self._of_one, self._tenants), key=_virtual_time))
+
     def ahead_of(self, newcomer: Ticket) -> Iterator[Ticket]:
         """Those whose turn would come before that of one that joined now."""
         own = self._tenants.get(newcomer.tenant)
@@ -316,6 +320,10 @@ class Line:
             for ticket in each.by_turn():
                 if ticket is not helped:
                     yield ticket
+
+    def in_turn(self) -> Iterator[Ticket]:
+        """All in the order in which they would be let in, were there enough for each and nobody to help."""
+        return chain.from_iterable(each.in_turn() for each in self._classes)
 
     def ahead_of(self, newcomer: Ticket) -> Iterator[Ticket]:
         """Those that would be let in before one that joined now, were there enough for all and nobody to help."""

@@ -6,8 +6,8 @@ Nothing is taken and nobody joins the queue: admission is only asked (`Admission
 from enum import StrEnum
 from typing import NamedTuple
 
-from gateway.domain.admission import Prospect, Refusal, Verdict
 from gateway.domain.cost import EngineLimits, RequestCost
+from gateway.domain.decision import Prospect, Refusal, Verdict
 from gateway.domain.errors import GatewayError
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.never_fits import Misfit

@@ -22,7 +22,10 @@ CALM_SECONDS = 5.0
 more or less crosses a whole band; this halves how often a rung comes and goes there, and shrinks hardly more."""
 
 _OF_IMAGES = frozenset({Resource.ENCODER_TOKENS, Resource.PREPROCESS_PIXELS})
-_OF_TEXTS = tuple(resource for resource in Resource if resource not in _OF_IMAGES)
+# What is on its way to its first token is so for about a second: that many such seconds wait says nothing of a full
+# engine.
+_LASTING = tuple(resource for resource in Resource if resource is not Resource.PREFILL_TOKENS)
+_OF_TEXTS = tuple(resource for resource in _LASTING if resource not in _OF_IMAGES)
 
 
 class Rung(StrEnum):
@@ -70,7 +73,7 @@ class Pressure(NamedTuple):
 def pressure_on_images(holdings: HoldingsStatistics, wanted_by_texts: Amounts, wanted_by_images: Amounts) -> Pressure:
     """As a request with images meets it; `wanted_by_…` is what those take that wait for the engine."""
     wanted = [texts + images for texts, images in zip(wanted_by_texts, wanted_by_images, strict=True)]
-    return max(_pressures(holdings, wanted, tuple(Resource)))
+    return max(_pressures(holdings, wanted, _LASTING))
 
 
 def pressure_on_texts(holdings: HoldingsStatistics, wanted_by_texts: Amounts) -> Pressure:

@@ -12,7 +12,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from typing import NamedTuple
 
 from gateway.domain.priority import Priority
@@ -32,17 +32,18 @@ NO_PROMISE = RetryAdvice(LONGEST_RETRY_SECONDS, is_promise=False)
 
 
 class DrainRate:
-    """Things a second, measured only while it runs (`resume`, `pause`); older seconds weigh less (20 s to 1/e).
+    """Things a second, measured only while it runs (`resume`, `pause`); older seconds weigh less (down to 1/e after
+    `memory_seconds`).
 
     Unknown until five were counted. While nothing comes the rate falls, and stays where it was while paused.
     """
 
-    __slots__ = ("_count", "_is_running", "_seconds", "_seen", "_updated")
+    __slots__ = ("_count", "_is_running", "_memory_seconds", "_seconds", "_seen", "_updated")
 
-    _MEMORY_SECONDS = 20.0
     _ENOUGH = 5
 
-    def __init__(self) -> None:
+    def __init__(self, memory_seconds: float = 20.0) -> None:
+        self._memory_seconds = memory_seconds
         self._is_running = False
         self._updated = 0.0
         self._count = 0.0
@@ -58,10 +59,10 @@ class DrainRate:
         self._advance(now)
         self._is_running = False
 
-    def count(self, now: float) -> None:
-        """One more left."""
+    def count(self, now: float, amount: float = 1.0) -> None:
+        """One more left, which is worth `amount`."""
         self._advance(now)
-        self._count += 1.0
+        self._count += amount
         self._seen += 1
 
     def per_second(self, now: float) -> float | None:
@@ -71,9 +72,9 @@ class DrainRate:
     def _advance(self, now: float) -> None:
         elapsed = now - self._updated
         if self._is_running and elapsed > 0:
-            kept = exp(-elapsed / self._MEMORY_SECONDS)
+            kept = exp(-elapsed / self._memory_seconds)
             self._count *= kept
-            self._seconds = self._seconds * kept + self._MEMORY_SECONDS * (1.0 - kept)
+            self._seconds = self._seconds * kept + self._memory_seconds * (1.0 - kept)
             self._updated = now
 
 
@@ -87,9 +88,13 @@ def departures_to_count_on(places: int) -> float:
 
 
 class Promise(NamedTuple):
+    """`first_token_by` and `answer_by` are what was asked of the request that it was made to."""
+
     due: float
     priority: Priority
     tenant: str
+    first_token_by: float = inf
+    answer_by: float = inf
 
 
 class Promises:
@@ -119,7 +124,7 @@ class Promises:
     def promise(
         self, now: float, rate: float | None, missing_places: int, jitter: float, to: Ticket | Newcomer
     ) -> RetryAdvice:
-        """Promise a place, where one can be expected within 60 s, and keep it.
+        """Promise a place, where one can be expected within 60 s and before its answer is due, and keep it.
 
         `missing_places` must fall free beyond those there are before one more waiter has room (negative: so many
         are free already). `jitter`, 0 to 1, spreads clients that were refused together over a tenth of their wait.
@@ -129,19 +134,20 @@ class Promises:
             return NO_PROMISE
         needed = departures_to_count_on(len(self._made) + missing_places)
         seconds = max(needed / rate, self._EARLY_SECONDS) * (1.0 + 0.1 * jitter)
-        if seconds > LONGEST_RETRY_SECONDS:
+        if now + seconds > min(now + LONGEST_RETRY_SECONDS, to.first_token_by, to.answer_by):
             return NO_PROMISE
-        insort(self._made, Promise(now + seconds, to.priority, to.tenant))
+        insort(self._made, Promise(now + seconds, to.priority, to.tenant, to.first_token_by, to.answer_by))
         self._held_by[to.priority, to.tenant] += 1
         return RetryAdvice(seconds, is_promise=True)
 
-    def redeem(self, now: float, tenant: str) -> bool:
-        """A client says that it comes back: whether a place is kept for its tenant, which then is taken."""
+    def redeem(self, now: float, tenant: str) -> Promise | None:
+        """A client says that it comes back: the place that is kept for its tenant, if any, which then is taken."""
         index = self._first_due(now, tenant)
         if index is None:
-            return False
-        self._forget([self._made.pop(index)])
-        return True
+            return None
+        promise = self._made.pop(index)
+        self._forget([promise])
+        return promise
 
     def is_due(self, now: float, tenant: str) -> bool:
         return self._first_due(now, tenant) is not None

@@ -1,6 +1,6 @@
 """What is budgeted, and amounts of it.
 
-The four resources that a request holds at the engine. Bytes in this process (bodies, decoded pixels) and seats are
+The resources that a request holds at the engine. Bytes in this process (bodies, decoded pixels) and seats are
 budgeted too, each by a budget of its own (ledger/byte_budget.py): they are taken and given back at other moments.
 """
 
@@ -15,6 +15,7 @@ class Resource(IntEnum):
     SEQUENCES = 1
     ENCODER_TOKENS = 2
     PREPROCESS_PIXELS = 3
+    PREFILL_TOKENS = 4
 
     @property
     def label(self) -> str:
@@ -22,12 +23,13 @@ class Resource(IntEnum):
 
 
 class Amounts(NamedTuple):
-    """One number per `Resource`, in its order: blocks, sequences, embeddings, pixels."""
+    """One number per `Resource`, in its order: blocks, sequences, embeddings, pixels, prompt tokens (pace.py)."""
 
     kv_blocks: int = 0
     sequences: int = 0
     encoder_tokens: int = 0
     preprocess_pixels: int = 0
+    prefill_tokens: int = 0
 
     def plus(self, other: "Amounts", sign: int = 1) -> "Amounts":
         """Resource by resource, with `sign` -1 less instead of more."""
@@ -47,6 +49,10 @@ class Bounds(NamedTuple):
     @classmethod
     def exact(cls, value: int) -> "Bounds":
         return cls(value, value, value)
+
+    def __neg__(self) -> "Bounds":
+        """So that bounds can be taken off a number: the lower bound of a remainder is made by the upper of the part."""
+        return Bounds(-self.upper, -self.expected, -self.lower)
 
     def __add__(self, other: object) -> "Bounds":
         """Sum bound by bound (not tuple concatenation); an int is exact."""

@@ -54,10 +54,10 @@ class WaitQueue:
     """Tickets that wait, within the bounds of a policy.
 
     Large bodies may fill three quarters of the places and bytes; one that is larger than that may wait when no other
-    large one does.
+    large one does. `due` is how many were asked for something that they can miss.
     """
 
-    __slots__ = ("_by_deadline", "_cost_tokens", "_line", "_overtaken", "_policy", "_sums", "_wanted")
+    __slots__ = ("_by_deadline", "_cost_tokens", "_line", "_overtaken", "_policy", "_sums", "_wanted", "due")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self._policy = policy
@@ -68,6 +68,7 @@ class WaitQueue:
         self._cost_tokens = 0
         self._overtaken: dict[Ticket, int] = {}
         self._wanted = [Amounts(), Amounts()]
+        self.due = 0
 
     def __len__(self) -> int:
         return len(self._by_deadline)
@@ -79,6 +80,10 @@ class WaitQueue:
     @property
     def cost_tokens(self) -> int:
         return self._cost_tokens
+
+    def in_turn(self) -> Iterator[Ticket]:
+        """All, in the order in which they would be let in."""
+        return self._line.in_turn()
 
     @property
     def wanted_by_texts(self) -> Amounts:
@@ -132,10 +137,11 @@ class WaitQueue:
         )
 
     def join(self, ticket: Ticket) -> None:
-        insort(self._by_deadline, (ticket.deadline, self._line.join(ticket), ticket))
+        insort(self._by_deadline, (ticket.leaves_by, self._line.join(ticket), ticket))
         self._sums = self._sums.plus(ticket.body_bytes)
         self._cost_tokens += ticket.cost_tokens
         self._wanted[ticket.is_image] = self._wanted[ticket.is_image].plus(ticket.amounts)
+        self.due += ticket.is_due
 
     def leave(self, ticket: Ticket) -> None:
         """Raises KeyError if it does not wait."""
@@ -175,7 +181,7 @@ class WaitQueue:
             self._overtaken.copy(),
         )
         other._sums, other._cost_tokens = self._sums, self._cost_tokens
-        other._wanted = self._wanted.copy()
+        other._wanted, other.due = self._wanted.copy(), self.due
         return other
 
     def _violation(self, sums: _Sums) -> Reason | None:
@@ -188,8 +194,9 @@ class WaitQueue:
         return Reason.QUEUE_BYTES if sums.large_requests > 1 and sums.large_bytes > policy.large_body_bytes else None
 
     def _forget(self, ticket: Ticket, number: int) -> None:
-        del self._by_deadline[bisect_left(self._by_deadline, (ticket.deadline, number))]
+        del self._by_deadline[bisect_left(self._by_deadline, (ticket.leaves_by, number))]
         self._sums = self._sums.plus(ticket.body_bytes, -1)
         self._cost_tokens -= ticket.cost_tokens
         self._overtaken.pop(ticket, None)
         self._wanted[ticket.is_image] = self._wanted[ticket.is_image].plus(ticket.amounts, -1)
+        self.due -= ticket.is_due

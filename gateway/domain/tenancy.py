@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from gateway.domain.priority import Priority
+from gateway.domain.slo import NO_LEVELS, Levels
 
 DEFAULT_CLASS = "default"
 """Everyone without a key that the operator named."""
@@ -22,7 +23,8 @@ class Tenant:
     """`name` is what turns are counted by, `tenant_class` the operator's word for it: the metric label.
 
     Of two tenants that always wait, one gets so many times more than the other as its `weight` is larger. `priority`
-    is that of requests which ask for none, `most_urgent` what those get at most that ask for more.
+    is that of requests which ask for none, `most_urgent` what those get at most that ask for more. `levels` are by
+    priority.
     """
 
     name: str = ""
@@ -30,6 +32,7 @@ class Tenant:
     weight: float = 1.0
     priority: Priority = Priority.DEFAULT
     most_urgent: Priority = Priority.INTERACTIVE
+    levels: Levels = NO_LEVELS
 
     def priority_of(self, asked: Priority | None) -> Priority:
         """What a request gets that asks for this; None: for nothing."""

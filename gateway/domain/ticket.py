@@ -1,11 +1,16 @@
 """One request at admission: what it takes, how urgent it is, whose it is."""
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from gateway.domain.cost import OutputGrowth, RequestCost
+from gateway.domain.pace import REQUEST_TOKENS
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts
+
+OUTPUT_WEIGHT = 4
+"""A token of an answer keeps an engine several times as long as one of a prompt; sellers take 4 to 8 times as much."""
 
 FlowKey = tuple[str, bool]
 """A tenant, and whether the request has images."""
@@ -19,6 +24,8 @@ class Newcomer(NamedTuple):
     priority: Priority = Priority.DEFAULT
     tenant: str = ""
     weight: float = 1.0
+    first_token_by: float = inf
+    answer_by: float = inf
 
 
 @dataclass(slots=True, eq=False)
@@ -26,8 +33,11 @@ class Ticket:
     """One request at admission. Compared by identity: it is the request.
 
     Times are seconds on the caller's clock. `is_return` says that the client comes back after a refusal; `growth`
-    what its answer costs beyond its reservation. A turn costs `cost_tokens` (prompt and reserved answers, at least 1)
+    what its answer costs beyond its reservation. A turn costs `cost_tokens` (prompt and weighted answers, at least 1)
     divided by the tenant's `weight` (above 0).
+
+    `first_token_by` and `answer_by` are what its level of service, or its client, asks for; `likely_tokens` is how long
+    an answer probably becomes, 0 where that is not known. After `start_by` it is of no use to let it in.
     """
 
     amounts: Amounts
@@ -40,6 +50,10 @@ class Ticket:
     priority: Priority = Priority.DEFAULT
     tenant: str = ""
     weight: float = 1.0
+    first_token_by: float = inf
+    answer_by: float = inf
+    likely_tokens: int = 0
+    start_by: float = inf
 
     @classmethod
     def of(
@@ -52,20 +66,44 @@ class Ticket:
         priority: Priority = Priority.DEFAULT,
         tenant: str = "",
         weight: float = 1.0,
+        first_token_by: float = inf,
+        answer_by: float = inf,
+        likely_tokens: int = 0,
     ) -> "Ticket":
+        amounts = cost.amounts
+        # Images that the engine knows are not encoded again, and what they are part of is probably in its prefix cache.
+        new_tokens = cost.prompt_tokens.expected - cost.visual_tokens + amounts.encoder_tokens
         return cls(
-            amounts=cost.amounts,
+            amounts=amounts._replace(prefill_tokens=new_tokens + REQUEST_TOKENS * amounts.sequences),
             arrived=arrived,
             deadline=arrived + wait_seconds,
             body_bytes=cost.body_bytes,
             # An empty prompt takes a place too: free turns would go on for ever.
-            cost_tokens=max(1, cost.prompt_tokens.expected + cost.output_tokens * cost.answers),
+            cost_tokens=max(1, cost.prompt_tokens.expected + OUTPUT_WEIGHT * cost.output_tokens * cost.answers),
             growth=cost.growth,
             is_return=is_return,
             priority=priority,
             tenant=tenant,
             weight=weight,
+            first_token_by=first_token_by,
+            answer_by=answer_by,
+            likely_tokens=likely_tokens,
         )
+
+    @property
+    def prefill_tokens(self) -> int:
+        """What it takes to its first token, as pace.py counts."""
+        return self.amounts.prefill_tokens
+
+    @property
+    def is_due(self) -> bool:
+        """Something was asked of it that it can miss."""
+        return self.first_token_by != inf or self.answer_by != inf
+
+    @property
+    def leaves_by(self) -> float:
+        """When it leaves the line in vain."""
+        return min(self.deadline, self.start_by)
 
     @property
     def is_image(self) -> bool:

@@ -20,6 +20,14 @@ class Ledger(Protocol):
         """The share of each resource that this process has; None: not enforced."""
         ...
 
+    def held(self, resource: Resource) -> int:
+        """What this process holds of it."""
+        ...
+
+    def shortage(self, amounts: Amounts) -> Resource | None:
+        """What of it this process's share has too little of now; None: it all fits."""
+        ...
+
     def try_reserve(self, amounts: Amounts) -> Resource | None:
         """Take `amounts` from this process's share (None), or nothing and say what was short. Never waits."""
         ...

@@ -1,14 +1,16 @@
 """The asyncio shell around admission: requests wait here, and what they hold is an object.
 
-All decisions are domain/admission.py's. Here are only the futures that waiters sleep on, one timer for the next
-deadline, and the lease. Nothing is awaited between a decision and its effect.
+All decisions are domain/admission.py's. Here are only the futures that waiters sleep on, and one timer for the
+next deadline. Nothing is awaited between a decision and its effect.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.domain.admission import Admission, AdmissionStatistics, Decision, Prospect, Refusal, Verdict
+from gateway.domain.admission import Admission, AdmissionStatistics
+from gateway.domain.decision import Decision, Prospect, Refusal, Verdict
+from gateway.domain.forecast import Forecast
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Ending
@@ -18,6 +20,7 @@ from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.base import Ledger
+from gateway.ledger.lease import Lease
 from gateway.ledger.timing import CallLater, Timer
 
 
@@ -48,91 +51,6 @@ class _Sleeper:
             self.future.set_result(None)
 
 
-class Lease:
-    """What an admitted request holds, until it is closed: exactly once, however it ended.
-
-    The pipeline's order: `sent`, for streams `first_event` and `grow`, then `close`; `abandon` in its `finally`.
-    """
-
-    __slots__ = ("_front_timer", "_gate", "_grown_blocks", "_held", "_pixels_in_sight", "_ticket", "queue_seconds")
-
-    def __init__(self, gate: "Gate", ticket: Ticket, queue_seconds: float) -> None:
-        self._gate = gate
-        self._ticket = ticket
-        self._held: Amounts | None = ticket.amounts
-        self._grown_blocks = 0
-        self._pixels_in_sight = 0
-        self._front_timer: Timer | None = None
-        self.queue_seconds = queue_seconds
-
-    @property
-    def is_open(self) -> bool:
-        return self._held is not None
-
-    @property
-    def held(self) -> Amounts:
-        """What it holds now; nothing once closed."""
-        return self._held or Amounts()
-
-    def sent(self, *, is_streamed: bool) -> None:
-        """The body is on its way to the engine.
-
-        A stream shows by its first event that its images are through. Any other answer does not: its images count as
-        through once the engine's thread should be, by the learned rate.
-        """
-        pixels = self._ticket.amounts.preprocess_pixels
-        if not pixels:
-            return
-        delay = self._gate.preprocessing_started(pixels)
-        if is_streamed:
-            self._pixels_in_sight = pixels
-        else:
-            self._gate.preprocessing_out_of_sight(pixels)
-            self._front_timer = self._gate.call_later(delay, self._release_front)
-
-    def first_event(self) -> None:
-        """The first event of the stream came: encoder tokens and preprocessing are free. Later calls do nothing."""
-        if self._pixels_in_sight:
-            self._gate.preprocessing_seen_through(self._pixels_in_sight)
-            self._pixels_in_sight = 0
-        self._release_front()
-
-    def grow(self, generated_tokens: int) -> None:
-        """So many tokens (over all answers of the request) have been generated; beyond the reservation they cost."""
-        blocks = self._ticket.growth.blocks(generated_tokens)
-        more = blocks - self._grown_blocks
-        if more <= 0 or self._held is None:
-            return
-        self._grown_blocks = blocks
-        self._held = self._held._replace(kv_blocks=self._held.kv_blocks + more)
-        self._gate.grow(Amounts(kv_blocks=more))
-
-    def close(self, ending: Ending) -> None:
-        """Give everything back. Raises RuntimeError when it is closed already."""
-        held = self._held
-        if held is None:
-            raise RuntimeError("this lease was closed before")
-        self._held = None
-        if self._front_timer is not None:
-            self._front_timer.cancel()
-        if self._pixels_in_sight:
-            self._gate.preprocessing_out_of_sight(self._pixels_in_sight)
-            self._pixels_in_sight = 0
-        self._gate.ended(held, ending)
-
-    def abandon(self) -> None:
-        """For `finally`: close, teaching nothing, unless that was done."""
-        if self._held is not None:
-            self.close(Ending.IGNORED)
-
-    def _release_front(self) -> None:
-        held = self._held
-        if held is None or not (held.encoder_tokens or held.preprocess_pixels):
-            return
-        self._held = Amounts(held.kv_blocks, held.sequences)
-        self._gate.give_back(Amounts(0, 0, held.encoder_tokens, held.preprocess_pixels))
-
-
 class Gate:
     """Admission to one engine for the tasks of one event loop.
 
@@ -149,9 +67,12 @@ class Gate:
         call_later: CallLater,
         jitter: Callable[[], float],
         preprocess_rate: PreprocessRate | None = None,
+        forecast: Forecast | None = None,
     ) -> None:
         self._ledger = ledger
-        self._admission = Admission(ledger, policy, jitter)
+        self._forecast = forecast or Forecast()
+        self._sequences = ledger.capacity[Resource.SEQUENCES]
+        self._admission = Admission(ledger, policy, jitter, self._forecast)
         self._clock = clock
         self.call_later = call_later
         self._rate = preprocess_rate or PreprocessRate()
@@ -162,6 +83,7 @@ class Gate:
         self._leases = 0
         self.unadmitted = Amounts()
         self._follow_rate()
+        self._follow_pace()
 
     async def start(self) -> None:
         await self._ledger.start(self.wake)
@@ -294,13 +216,38 @@ class Gate:
 
     def set_capacity(self, resource: Resource, capacity: int | None) -> None:
         """What was discovered or learned of the engine; None: not enforced."""
-        self._ledger.set_capacity(resource, capacity)
+        if resource is Resource.SEQUENCES:
+            self._sequences = capacity
+            self._limit_sequences()
+        else:
+            self._ledger.set_capacity(resource, capacity)
         self.wake()
 
     def pause_until(self, until: float) -> None:
         """The engine turns requests away: nothing is sent before `until`, on this gate's clock."""
         self._admission.pause_until(until)
         self._arm()
+
+    @property
+    def prefill_tokens(self) -> int:
+        """On their way to the first token."""
+        return self._ledger.held(Resource.PREFILL_TOKENS)
+
+    @property
+    def first_token_seconds(self) -> float:
+        """How long what is on its way takes to its first token; 0 while that is not known."""
+        return self._forecast.first_token.seconds(self.prefill_tokens)
+
+    def first_token_came(self, tokens: int, seconds: float) -> None:
+        """It came `seconds` after its request was sent; `tokens` were on their way then, its own among them."""
+        self._forecast.first_token.observe(tokens, seconds)
+        self._follow_pace()
+
+    def generated(self, tokens: int, seconds: float) -> None:
+        """All `tokens` of an answer came within `seconds` from the first of them."""
+        sequences = self._ledger.held(Resource.SEQUENCES)
+        self._forecast.token.observe(tokens, seconds, sequences)
+        self._limit_sequences()
 
     def preprocessing_started(self, pixels: int) -> float:
         """`pixels` were sent; returns the seconds after which the engine's thread should be through with them."""
@@ -325,6 +272,13 @@ class Gate:
 
     def _follow_rate(self) -> None:
         self._ledger.set_capacity(Resource.PREPROCESS_PIXELS, self._rate.capacity_pixels)
+
+    def _limit_sequences(self) -> None:
+        limits = [limit for limit in (self._sequences, self._forecast.most_sequences) if limit is not None]
+        self._ledger.set_capacity(Resource.SEQUENCES, min(limits, default=None))
+
+    def _follow_pace(self) -> None:
+        self._ledger.set_capacity(Resource.PREFILL_TOKENS, self._forecast.first_token.window_tokens)
 
     def _arm(self) -> None:
         """One timer, for the next deadline; one that fires too early only looks again."""

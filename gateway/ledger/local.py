@@ -10,7 +10,7 @@ class LocalLedger(Holdings):
 
     __slots__ = ()
 
-    def __init__(self, capacity: Sequence[int | None] = (None, None, None, None)) -> None:
+    def __init__(self, capacity: Sequence[int | None] = ()) -> None:
         super().__init__(capacity)
 
     async def start(self, on_more: Callable[[], None]) -> None:

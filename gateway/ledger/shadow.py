@@ -9,12 +9,13 @@ It is not quite what would have been: all of them slow each other down at the en
 for longer and fewer would be admitted than in earnest. `vlm-gateway replay` of the log comes closer.
 """
 
-from gateway.domain.admission import Decision, Refusal, Verdict
+from gateway.domain.decision import Decision, Refusal, Verdict
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Ending
 from gateway.domain.quantities import Amounts
 from gateway.domain.ticket import Ticket
-from gateway.ledger.gate import Gate, Lease
+from gateway.ledger.gate import Gate
+from gateway.ledger.lease import Lease
 
 
 class ShadowLease(Lease):

@@ -10,13 +10,16 @@ from enum import StrEnum
 
 from gateway.domain.cost import EngineLimits
 from gateway.domain.lately import LatelyServed
-from gateway.domain.learning import AnswerSpeed, EventTokens, LearnedLimit, OutputReservation, TextRatio
+from gateway.domain.learning import ImageTokenCap, LearnedLimit, TextRatio
+from gateway.domain.output import AnswerSpeed, EventTokens, OutputReservation
 from gateway.domain.vision.base import VisionFamily
 from gateway.domain.vision.registry import family_for, family_of_model_name
 from gateway.models.exact_text import ExactText
 
 ASSUMED_FAMILY = "qwen2_5_vl"
 OTHER = "other"
+_MOST_ASSUMED_IMAGE_TOKENS = 1536
+"""Of a model of unknown family, until one was seen: more would keep others out, or the image itself, for a guess."""
 
 
 class FamilySource(StrEnum):
@@ -49,6 +52,11 @@ class ServedModel:
     output: OutputReservation = field(default_factory=OutputReservation)
     speed: AnswerSpeed = field(default_factory=AnswerSpeed)
     event_tokens: EventTokens = field(default_factory=EventTokens)
+    image_cap: ImageTokenCap = field(default_factory=ImageTokenCap)
+
+    def __post_init__(self) -> None:
+        if self.is_assumed and self.image_cap.most is None:
+            self.image_cap.most = _MOST_ASSUMED_IMAGE_TOKENS
 
     @property
     def is_assumed(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Protocol
 from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, ImagePlan
-from gateway.domain.learning import ReservationRule
+from gateway.domain.output import ReservationRule
 from gateway.domain.priority import Priority
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
@@ -16,7 +16,7 @@ from gateway.domain.ticket import Newcomer
 from gateway.domain.trim import TrimPolicy, TrimReason
 from gateway.imaging.limits import ImageLimits
 from gateway.imaging.workers import ImageWorkers
-from gateway.ledger.gate import Lease
+from gateway.ledger.lease import Lease
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.relief import Relief, Relieved

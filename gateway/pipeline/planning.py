@@ -169,6 +169,15 @@ def image_cost(plan: ImagePlan, family: VisionFamily) -> ImageTokens:
         return ImageTokens(most, family.markers, most, plan.target)
 
 
+def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:
+    """The same, where the server was started with a smaller maximum than the model's own."""
+    tokens = image_cost(plan, model.family)
+    most = model.image_cap.within(tokens.prompt)
+    if most == tokens.prompt:
+        return tokens
+    return replace(tokens, placeholder=max(1, most - tokens.markers), encoder=min(tokens.encoder, most))
+
+
 def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
     images = sum(len(message.images) for message in last_turn(request.messages))
     if most is not None and images > most:

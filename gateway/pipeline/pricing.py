@@ -9,7 +9,7 @@ from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Rules
-from gateway.pipeline.planning import Plan, image_cost, plan_request
+from gateway.pipeline.planning import Plan, likely_image_cost, plan_request
 from gateway.pipeline.texts import count_text
 
 
@@ -44,7 +44,7 @@ def cost_of(
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
     limits = exchange.limits = exchange.models.limits(model)
-    image_tokens = [image_cost(image, model.family) for image in plan.plans] if plan.plans else []
+    image_tokens = [likely_image_cost(image, model) for image in plan.plans] if plan.plans else []
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
     return estimate(
         request,

@@ -7,14 +7,15 @@ complete answer it is done once the client has the last byte, for nobody should 
 from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
-from gateway.domain.learning import most_output_tokens
 from gateway.domain.outcome import Ending, Outcome
+from gateway.domain.output import most_output_tokens
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
 from gateway.pipeline.elsewhere import failed, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
+from gateway.pipeline.planning import image_cost
 from gateway.pipeline.record import record_of
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
@@ -187,6 +188,9 @@ def _learn(exchange: Exchange) -> None:
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
+    if exchange.plans and request.truncate_prompt_tokens is None:
+        seen = -cost.text_tokens + (usage.prompt_tokens - request.prompt_token_ids)
+        model.image_cap.observe([image_cost(plan, model.family).prompt for plan in exchange.plans], seen)
     if request.wants_output:
         _learn_output(usage.completion_tokens, usage.prompt_tokens, exchange, cost, request, model)
         # The last event is the usage itself.

@@ -127,17 +127,30 @@ async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
 def ticket_of(rules: Rules, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:
     """The request as admission sees it."""
     wait_seconds, tenant = max(0.0, rules.policies.queue_wait_seconds - exchange.waited_seconds), exchange.tenant
+    level = tenant.levels[exchange.priority]
+    first_token_by, answer_by = exchange.arrived + level.first_token_seconds, exchange.arrived + level.total_seconds
     if exchange.deadline is not None:
         wait_seconds = min(wait_seconds, max(0.0, exchange.deadline - now))
+        first_token_by = min(first_token_by, exchange.deadline)
     return Ticket.of(
         cost,
         now,
         wait_seconds,
+        first_token_by=first_token_by,
+        answer_by=answer_by,
+        likely_tokens=_likely_tokens(exchange, cost),
         is_return=exchange.is_return,
         priority=exchange.priority,
         tenant=tenant.name,
         weight=tenant.weight,
     )
+
+
+def _likely_tokens(exchange: Exchange, cost: RequestCost) -> int:
+    """How long each answer probably becomes; 0 where that is not known yet."""
+    model = exchange.model
+    assert model is not None, "it has a price"
+    return min(model.output.likely_tokens, cost.output_tokens)
 
 
 def refuse_what_is_late(exchange: Exchange, now: float) -> None:

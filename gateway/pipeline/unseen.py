@@ -5,7 +5,7 @@ What they hold grows by what they have probably generated, as a stream's does by
 
 from collections.abc import Iterable
 
-from gateway.domain.learning import most_output_tokens
+from gateway.domain.output import most_output_tokens
 from gateway.pipeline.exchange import Exchange
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gateway.domain.admission import Verdict
+from gateway.domain.decision import Verdict
 from gateway.domain.errors import GatewayError
 from gateway.domain.image import ImagePlan
 from gateway.domain.outcome import Fate

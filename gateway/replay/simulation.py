@@ -8,11 +8,13 @@ import msgspec
 
 from gateway.domain.cost import EngineLimits
 from gateway.domain.errors import GatewayError
+from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Fate
 from gateway.domain.pressure import PressurePolicy
 from gateway.domain.quantities import Resource
 from gateway.domain.queue import QueuePolicy
+from gateway.domain.slo import ServiceLevel
 from gateway.domain.tenancy import DEFAULT_CLASS, Tenant
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
@@ -39,12 +41,13 @@ class Configuration:
     engine: EngineSettings
     queue: QueuePolicy
     preprocess_backlog_seconds: float
+    soonest: ServiceLevel
     tenants: Mapping[str, Tenant]
     pressure: PressurePolicy | None = None
 
     def tenant(self, line: Line) -> Tenant:
         """Whose the request would be. Keys are not in the log, so each flow stays what it was."""
-        settings = self.tenants.get(line.tenant) or self.tenants.get(DEFAULT_CLASS) or Tenant()
+        settings = self.tenants.get(line.tenant) or self.tenants[DEFAULT_CLASS]
         return replace(settings, name=line.flow)
 
 
@@ -108,12 +111,13 @@ class Simulation:
 def _gate(configuration: Configuration, time: VirtualTime) -> Gate:
     blocks, sequences, encoder_tokens = configuration.engine
     return Gate(
-        LocalLedger((EngineLimits(kv_blocks=blocks).admission_kv_blocks, sequences, encoder_tokens, None)),
+        LocalLedger((EngineLimits(kv_blocks=blocks).admission_kv_blocks, sequences, encoder_tokens)),
         configuration.queue,
         clock=time,
         call_later=time.call_later,
         jitter=random.Random(0).random,  # noqa: S311 - the same each time
         preprocess_rate=PreprocessRate(configuration.preprocess_backlog_seconds),
+        forecast=Forecast.of(configuration.soonest),
     )
 
 

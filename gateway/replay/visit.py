@@ -4,12 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gateway.domain.admission import Decision, Refusal, Verdict
 from gateway.domain.cost import GROWTH_STEP_TOKENS
-from gateway.domain.learning import most_output_tokens
+from gateway.domain.decision import Decision, Refusal, Verdict
 from gateway.domain.outcome import Ending, Fate, Outcome
+from gateway.domain.output import most_output_tokens
 from gateway.domain.ticket import Ticket
-from gateway.ledger.gate import Gate, Lease
+from gateway.ledger.gate import Gate
+from gateway.ledger.lease import Lease
 from gateway.replay.lines import Line
 from gateway.replay.pace import Recording, Service
 from gateway.replay.pricing import Priced
@@ -87,7 +88,7 @@ class Visit:
     def _set_timers(self, lease: Lease) -> None:
         time, service, cost = self._place.time, self._service, self._priced.cost
         lease.sent(is_streamed=self._line.is_streaming)
-        if self._line.is_streaming and self._ticket.amounts.preprocess_pixels:
+        if self._line.is_streaming:
             time.call_later(service.first_seconds, lease.first_event)
         time.call_later(service.whole_seconds, self._end)
         self._grow_later(lease, cost.output_tokens * cost.answers + 1)

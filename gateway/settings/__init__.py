@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
-from gateway.domain.learning import ReservationRule
+from gateway.domain.output import ReservationRule
 from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
@@ -21,6 +21,7 @@ from gateway.settings.sections import (
     ResizeSettings,
     ServerSettings,
 )
+from gateway.settings.slo import Slo, SloSettings
 from gateway.settings.streaming import StreamingSettings
 from gateway.settings.tenants import Tenants, TenantSettings
 from gateway.settings.tokens import TokenSettings
@@ -45,6 +46,7 @@ class Settings(Section):
     budget: BudgetSettings = BudgetSettings()
     queue: QueueSettings = QueueSettings()
     pressure: Pressure = PressureSettings()
+    slo: Slo = SloSettings()
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     models: tuple[ModelSettings, ...] = ()
     tenants: Tenants = ()

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import AfterValidator, Field, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator
 
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.settings.section import Place, Section, checked
+from gateway.settings.slo import LevelSettings, SloSettings, tenant_conflicts
 
 MOST_TENANTS = 16
 PriorityWord = Literal["critical", "interactive", "default", "batch"]
@@ -31,13 +32,14 @@ class TenantSettings(Section):
     weight: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
     priority: PriorityWord = "default"
     most_urgent: PriorityWord = "interactive"
+    slo: LevelSettings = LevelSettings()
 
 
-def _all_mistakes(value: object, check: ValidatorFunctionWrapHandler) -> object:
-    return checked(value, check, _conflicts(value))
+def _all_mistakes(value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+    return checked(value, check, _conflicts(value, info.data.get("slo")))
 
 
-def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
+def _conflicts(value: object, slo: SloSettings | None) -> Iterator[tuple[Place, str]]:
     """`value` is not checked yet: what is no list of tenants has none."""
     tenants = value if isinstance(value, list | tuple) else ()
     readable = [(index, tenant) for index, tenant in enumerate(tenants) if isinstance(tenant, Mapping)]
@@ -56,6 +58,7 @@ def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
                 yield (index, "key_sha256", place), "is there twice; a key belongs to one tenant"
             digests.append(digest)
         yield from _wrong_order(index, tenant)
+        yield from (((index, "slo"), text) for text in tenant_conflicts(tenant.get("slo"), slo))
     if len({str(name) for name in names} - {DEFAULT_CLASS}) > MOST_TENANTS:
         yield (), f"at most {MOST_TENANTS} can be told apart besides `default`; put keys together under one name"
 

@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from gateway.domain.admission import Admission, Refusal, Verdict
+from gateway.domain.admission import Admission
+from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.errors import Code
 from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import Reason

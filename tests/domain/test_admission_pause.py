@@ -1,6 +1,7 @@
 """While the engine turns requests away nobody is let in, and nobody is refused for it who can wait."""
 
-from gateway.domain.admission import Admission, Refusal, Verdict
+from gateway.domain.admission import Admission
+from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.errors import Code
 from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import Reason

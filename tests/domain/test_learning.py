@@ -1,151 +1,9 @@
-from math import ceil
-from random import Random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.learning import (
-    AnswerSpeed,
-    EventTokens,
-    LearnedLimit,
-    OutputReservation,
-    PreprocessRate,
-    ReservationRule,
-    SequenceCeiling,
-    TextRatio,
-    most_output_tokens,
-)
+from gateway.domain.learning import ImageTokenCap, LearnedLimit, PreprocessRate, SequenceCeiling, TextRatio
 from gateway.domain.quantities import Bounds
-from gateway.domain.request import VisionRequest
-
-OPEN_ENDED = VisionRequest("m")
-
-
-class TestOutputReservation:
-    def test_the_prior_until_thirty_answers_are_known(self):
-        reservation = OutputReservation()
-        for _ in range(29):
-            reservation.observe(10, was_cut=False)
-        assert reservation.typical_tokens == 512
-        reservation.observe(10, was_cut=False)
-        assert reservation.typical_tokens == 10
-
-    def test_answers_that_were_cut_are_no_samples(self):
-        reservation = OutputReservation()
-        for _ in range(100):
-            reservation.observe(1, was_cut=True)
-        assert reservation.typical_tokens == 512
-
-    @pytest.mark.parametrize("answers", [30, 31, 33, 512, 700])
-    def test_the_quantile_of_the_last_512(self, answers):
-        reservation, lengths = OutputReservation(), Random(answers)
-        observed = [lengths.randrange(2_000) for _ in range(answers)]
-        for tokens in observed:
-            reservation.observe(tokens, was_cut=False)
-        recent = sorted(observed[-512:])
-        assert reservation.typical_tokens == recent[ceil(0.75 * len(recent)) - 1]
-
-    def test_never_more_than_the_client_asked_for(self):
-        assert OutputReservation().tokens(VisionRequest("m", max_tokens=16), 100, 4_096) == 16
-
-    def test_never_more_than_the_remainder_of_the_context(self):
-        assert OutputReservation().tokens(OPEN_ENDED, 4_000, 4_096) == 96
-
-    def test_the_prior_when_nothing_bounds_it(self):
-        assert OutputReservation().tokens(OPEN_ENDED, 4_000, None) == 512
-        assert OutputReservation().tokens(VisionRequest("m", max_tokens=4_096), 4, 32_768) == 512
-
-    def test_at_least_one_even_when_the_prompt_may_be_too_long(self):
-        assert OutputReservation().tokens(OPEN_ENDED, 5_000, 4_096) == 1
-
-    @pytest.mark.parametrize("rule", ReservationRule)
-    def test_nothing_where_nothing_is_generated(self, rule):
-        assert OutputReservation().tokens(VisionRequest("m", wants_output=False), 4, 4_096, rule) == 0
-
-    @pytest.mark.parametrize(
-        ("max_tokens", "max_model_len", "most"),
-        [(None, 32_768, 32_668), (4_000, 32_768, 4_000), (4_000, None, 4_000), (16, 110, 10), (16, 50, 1)],
-    )
-    def test_the_most_that_an_answer_may_have_where_that_is_the_rule(self, max_tokens, max_model_len, most):
-        request = VisionRequest("m", max_tokens=max_tokens)
-        assert OutputReservation().tokens(request, 100, max_model_len, ReservationRule.MAX) == most
-
-    def test_the_prior_where_the_most_is_the_rule_and_nobody_knows_it(self):
-        assert OutputReservation().tokens(OPEN_ENDED, 100, None, ReservationRule.MAX) == 512
-
-    @pytest.mark.parametrize("max_tokens", [None, 1, 4_000])
-    def test_one_token_where_nothing_is_reserved(self, max_tokens):
-        request = VisionRequest("m", max_tokens=max_tokens)
-        assert OutputReservation().tokens(request, 100, 32_768, ReservationRule.NONE) == 1
-
-
-class TestMostOutputTokens:
-    @pytest.mark.parametrize(
-        ("max_tokens", "max_model_len", "most"),
-        [(None, None, None), (16, None, 16), (None, 4_096, 3_996), (16, 4_096, 16), (8_000, 4_096, 3_996)],
-    )
-    def test_the_lesser_bound(self, max_tokens, max_model_len, most):
-        assert most_output_tokens(VisionRequest("m", max_tokens=max_tokens), 100, max_model_len) == most
-
-
-class TestEventTokens:
-    def test_one_until_streams_say_otherwise(self):
-        tokens = EventTokens()
-        assert tokens.per_event == 1.0
-        for _ in range(1_000):
-            tokens.observe(300, 100)
-        assert tokens.per_event == pytest.approx(3.0, rel=0.01)
-
-    def test_forgets(self):
-        tokens = EventTokens()
-        for each in (4, 1):
-            for _ in range(1_000):
-                tokens.observe(100 * each, 100)
-        assert tokens.per_event == pytest.approx(1.0, rel=0.05)
-
-    def test_never_less_than_one(self):
-        tokens = EventTokens()
-        for _ in range(1_000):
-            tokens.observe(50, 100)
-        assert tokens.per_event == 1.0
-
-    @pytest.mark.parametrize(("output_tokens", "events"), [(10, 0), (10, -1), (0, 10)])
-    def test_nothing_from_a_stream_without_tokens_or_events(self, output_tokens, events):
-        tokens = EventTokens()
-        tokens.observe(output_tokens, events)
-        tokens.observe(400, 100)
-        assert tokens.per_event == 2.0
-
-
-class TestAnswerSpeed:
-    def test_starts_at_twenty(self):
-        assert AnswerSpeed().tokens_per_second == 20.0
-
-    def test_learns_and_forgets(self):
-        speed = AnswerSpeed()
-        for tokens_per_second in (100, 5):
-            for _ in range(1_000):
-                speed.observe(10 * tokens_per_second, 10.0)
-            assert speed.tokens_per_second == pytest.approx(tokens_per_second, rel=0.01)
-
-    def test_a_long_answer_weighs_as_much_as_many_short_ones(self):
-        long, short = AnswerSpeed(), AnswerSpeed()
-        long.observe(1_000, 10.0)
-        for _ in range(10):
-            short.observe(100, 1.0)
-        assert long.tokens_per_second == pytest.approx(short.tokens_per_second, rel=0.01)
-
-    @pytest.mark.parametrize(("tokens", "seconds"), [(0, 1.0), (10, 0.0), (-1, 1.0)])
-    def test_what_says_nothing_teaches_nothing(self, tokens, seconds):
-        speed = AnswerSpeed()
-        speed.observe(tokens, seconds)
-        assert speed.tokens_per_second == 20.0
-
-    def test_what_was_generated_follows_the_clock_up_to_the_bound(self):
-        speed = AnswerSpeed()
-        assert [speed.generated_tokens(now, 10.0, 500) for now in (10.0, 12.5, 35.0, 1_000.0)] == [0, 50, 500, 500]
-        assert speed.generated_tokens(1_010.0, 10.0, None) == 20_000
 
 
 class TestTextRatio:
@@ -179,6 +37,48 @@ class TestTextRatio:
         for text_bytes, text_tokens in reports:
             ratio.observe(text_bytes, 0, text_tokens)
         assert 1.0 <= ratio.bytes_per_token <= 128.0
+
+
+class TestImageTokenCap:
+    def test_nothing_is_cut_until_something_is_known(self):
+        assert ImageTokenCap().within(15_303) == 15_303
+
+    def test_what_is_much_less_than_the_image_should_make_was_cut(self):
+        cap = ImageTokenCap()
+        cap.observe([15_303], Bounds(1_000, 1_280, 1_500))
+        assert (cap.within(15_303), cap.within(326)) == (1_280, 326)
+
+    def test_of_several_images_the_large_ones_were_cut_to_the_same(self):
+        cap = ImageTokenCap()
+        cap.observe([5_000, 326, 15_303], Bounds.exact(326 + 2 * 1_000))
+        assert (cap.within(5_000), cap.within(15_303), cap.within(326)) == (1_000, 1_000, 326)
+
+    @pytest.mark.parametrize("seen", [Bounds(1_100, 1_300, 1_500), Bounds(0, 300, 1_371), Bounds.exact(1_200)])
+    def test_what_the_text_may_explain_proves_nothing(self, seen):
+        cap = ImageTokenCap()
+        cap.observe([1_371], seen)
+        assert cap.most is None
+
+    def test_a_guess_stands_until_images_were_surely_more_and_is_not_lifted_by_a_longer_text(self):
+        cap = ImageTokenCap(guess=1_536)
+        cap.observe([1_371], Bounds(1_300, 1_460, 1_570))
+        assert cap.within(15_303) == 1_536
+        cap.observe([4_000], Bounds(3_500, 3_900, 4_100))
+        assert cap.within(15_303) == 15_303
+
+    def test_a_server_that_was_started_with_more_lifts_what_was_learned(self):
+        cap = ImageTokenCap()
+        cap.observe([15_303], Bounds.exact(1_280))
+        cap.observe([15_303], Bounds.exact(5_000))
+        assert cap.within(15_303) == 5_000
+
+    @given(st.lists(st.integers(1, 20_000), min_size=1, max_size=6), st.integers(1, 20_000))
+    def test_it_finds_the_maximum_from_any_images_that_were_cut(self, images, most):
+        seen = sum(min(image, most) for image in images)
+        cap = ImageTokenCap()
+        cap.observe(images, Bounds.exact(seen))
+        if cap.most is not None:
+            assert abs(sum(map(cap.within, images)) - seen) < len(images)
 
 
 class Thread:
@@ -294,7 +194,7 @@ class TestSequenceCeiling:
         assert ceiling.sequences == 64
         for _ in range(3):
             ceiling.observe(running=16, waiting=9, queue_depth=0)
-        assert ceiling.sequences == 16
+        assert ceiling.sequences == 18
 
     @pytest.mark.parametrize("second", [(17, 3), (16, 0), (0, 5)])
     def test_not_flat_or_nobody_waiting_changes_nothing(self, second):

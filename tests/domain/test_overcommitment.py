@@ -13,7 +13,7 @@ import pytest
 
 from gateway.domain.cost import EngineLimits, OutputGrowth, kv_blocks_needed
 from gateway.domain.holdings import Holdings
-from gateway.domain.learning import OutputReservation, ReservationRule
+from gateway.domain.output import OutputReservation, ReservationRule
 from gateway.domain.quantities import Amounts
 from gateway.domain.request import VisionRequest
 

@@ -1,7 +1,7 @@
 """The verdict on a request that was only asked for."""
 
-from gateway.domain.admission import Prospect, Refusal, Verdict
 from gateway.domain.cost import EngineLimits
+from gateway.domain.decision import Prospect, Refusal, Verdict
 from gateway.domain.geometry import Size
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.never_fits import find_misfit

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from gateway.domain.admission import Admission, Refusal, Verdict
+from gateway.domain.admission import Admission
 from gateway.domain.cost import EngineLimits, estimate
+from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.geometry import Size
 from gateway.domain.holdings import Holdings
 from gateway.domain.image import ImageFormat, ImageInfo

@@ -9,6 +9,7 @@ def test_resources_are_labelled_by_their_names():
         "sequences",
         "encoder_tokens",
         "preprocess_pixels",
+        "prefill_tokens",
     ]
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.admission import Admission, Prospect, Refusal, Verdict
+from gateway.domain.admission import Admission
+from gateway.domain.decision import Prospect, Refusal, Verdict
 from gateway.domain.holdings import Holdings
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource

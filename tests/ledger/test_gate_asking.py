@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.domain.admission import Refusal, Verdict
+from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy

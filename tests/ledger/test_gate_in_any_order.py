@@ -6,15 +6,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.domain.admission import Refusal, Verdict
 from gateway.domain.cost import OutputGrowth
+from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Ending
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
-from gateway.ledger.gate import Gate, Lease
+from gateway.ledger.gate import Gate
+from gateway.ledger.lease import Lease
 from gateway.ledger.local import LocalLedger
 from tests.ledger.conftest import FakeClock
 

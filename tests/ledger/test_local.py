@@ -10,9 +10,9 @@ async def test_the_share_of_a_lone_gateway_is_all():
     assert ledger.try_reserve(Amounts(10)) is None
     assert ledger.try_reserve(Amounts(1)) is Resource.KV_BLOCKS
     ledger.grow(Amounts(2))
-    assert ledger.statistics().held == (12, 0, 0, 0)
+    assert ledger.statistics().held == (12, 0, 0, 0, 0)
     ledger.give_back(Amounts(12))
     ledger.set_capacity(Resource.KV_BLOCKS, 20)
-    assert ledger.statistics().capacity == (20, None, None, None)
+    assert ledger.statistics().capacity == (20, None, None, None, None)
     await ledger.stop()
     assert not called

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.domain.admission import Refusal, Verdict
 from gateway.domain.cost import OutputGrowth
+from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
@@ -41,7 +41,7 @@ class TestWhatWouldHaveBeen:
         assert (lease.decision, lease.held.kv_blocks, lease.would_wait_seconds) == (Verdict.ADMITTED, 10, 0.0)
         assert gate.unadmitted == Amounts()
         lease.close(Ending.DONE)
-        assert (held(gate), gate.statistics().leases) == ((0, 0, 0, 0), 0)
+        assert (held(gate), gate.statistics().leases) == ((0, 0, 0, 0, 0), 0)
 
     def test_who_would_wait_holds_nothing_until_its_turn(self, gate, clock):
         first, second = ShadowLease(gate, ticket(clock)), ShadowLease(gate, ticket(clock, 4))
@@ -55,7 +55,7 @@ class TestWhatWouldHaveBeen:
         clock.advance(5.0)
         assert second.would_wait_seconds == 3.0
         second.close(Ending.DONE)
-        assert held(gate) == (0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0)
 
     def test_who_waits_when_its_answer_ends_leaves_the_line(self, gate, clock):
         first, second = ShadowLease(gate, ticket(clock)), ShadowLease(gate, ticket(clock))
@@ -158,6 +158,6 @@ def test_whatever_happens_everything_comes_back(steps, requests):
         assert gate.unadmitted.sequences == sum(lease.is_open and not lease.is_admitted for lease in leases)
     for lease in leases:
         lease.abandon()
-    assert held(gate) == (0, 0, 0, 0)
+    assert held(gate) == (0, 0, 0, 0, 0)
     assert (gate.unadmitted, gate.statistics().leases) == (Amounts(), 0)
     assert gate.statistics().admission.queue_depth == 0

@@ -112,7 +112,7 @@ async def test_a_queue_that_stands_at_the_engine_lowers_the_ceiling(looks):
     looks.gate.grow(Amounts(0, 43))
     for _ in range(3):
         looks.see(EngineReport(running=40, waiting=3))
-    assert looks.capacity(Resource.SEQUENCES) == 40
+    assert looks.capacity(Resource.SEQUENCES) == 45
 
 
 async def test_a_report_that_could_not_be_renewed_is_no_second_look(looks):

@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
+from gateway.domain.pace import REQUEST_TOKENS
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.imaging.workers import ImageWorkers
-from gateway.pipeline import planning
+from gateway.pipeline import planning, story
 from gateway.server.proxy import Proxy
 from tests.conformance import byte_model
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
@@ -226,3 +227,41 @@ async def test_an_answer_that_fills_the_context_says_nothing_of_how_long_answers
             await gateway.chat()
         lines = await gateway.log(31)
     assert (lines[0]["output_tokens"], lines[-1]["output_tokens"]) == (512, reserved)
+
+
+async def test_usage_tells_that_the_server_was_started_with_a_smaller_maximum_for_images():
+    """What a large picture costs is a guess until one was seen; then it is what that cost. vLLM tells it nowhere."""
+    large, small = (image(data_url(encoded(picture(side, side), "JPEG"), "image/jpeg")) for side in (3000, 500))
+
+    async def answer_with_usage(visit):
+        usage = {"prompt_tokens": 1_000, "completion_tokens": 2, "total_tokens": 1_002}
+        await visit.answer("200 OK", json.dumps(json.loads(ANSWER) | {"usage": usage}).encode())
+
+    served = model_server(answer_with_usage, models=("unheard-of",))
+    async with served as upstream, live_gateway(upstream.base_url) as gateway:
+        await gateway.until_up()
+
+        async def visual_tokens(picture):
+            answer = await gateway.chat(picture, model="unheard-of")
+            await gateway.until_released()
+            return int(answer.headers["x-gateway-visual-tokens"])
+
+        before, afterwards = await visual_tokens(large), await visual_tokens(large)
+        assert before == 1_536
+        assert 900 < afterwards < 1_000
+        assert await visual_tokens(small) == 326
+
+
+@pytest.mark.parametrize("deadline_ms", [None, 3_000])
+async def test_a_request_is_due_by_its_level_and_its_own_deadline(monkeypatch, deadline_ms):
+    tickets = []
+    real = story.ticket_of
+    monkeypatch.setattr(story, "ticket_of", lambda *args: tickets.append(real(*args)) or tickets[-1])
+    slo = {"first_token_seconds": 4.0, "total_seconds": 15.0}
+    async with model_server() as upstream, live_gateway(upstream.base_url, slo=slo) as gateway:
+        headers = JSON if deadline_ms is None else JSON | {"x-gateway-deadline-ms": str(deadline_ms)}
+        assert (await gateway.http.post(CHAT, json=chat(), headers=headers)).status_code == 200
+        await gateway.until_released()
+    (ticket,) = tickets
+    assert ticket.answer_by - ticket.first_token_by == pytest.approx(11.0 if deadline_ms is None else 12.0)
+    assert ticket.prefill_tokens > REQUEST_TOKENS

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.domain.learning import AnswerSpeed
+from gateway.domain.output import AnswerSpeed
 from gateway.pipeline.unseen import grow_unseen
 from tests.support.live_gateway import CHAT, MODEL, chat, live_gateway, until
 from tests.support.model_server import answer_chat, model_server

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.domain.admission import Admission, Decision, Refusal, Verdict
+from gateway.domain.admission import Admission
+from gateway.domain.decision import Decision, Refusal, Verdict
 from gateway.domain.holdings import Holdings
 from gateway.domain.order import AGED_EVERY, AGING_SECONDS
 from gateway.domain.outcome import Reason

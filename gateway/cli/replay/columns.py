@@ -15,8 +15,10 @@ from gateway.policies import (
     engine_of,
     models_of,
     policies_of,
+    preprocess_backlog_seconds_of,
     pressure_policy_of,
     queue_policy_of,
+    soonest_level,
     tenants_of,
     upstreams_of,
 )
@@ -93,7 +95,8 @@ def configuration_of(column: Column, log: Log) -> Configuration:
         models=models,
         engine=EngineSettings(upstream.kv_blocks, upstream.sequences, settings.budget.encoder_tokens),
         queue=queue_policy_of(settings, budgets.body_bytes),
-        preprocess_backlog_seconds=settings.budget.preprocess_backlog_seconds,
+        preprocess_backlog_seconds=preprocess_backlog_seconds_of(settings),
+        soonest=soonest_level(settings),
         tenants=tenants_of(settings),
         pressure=pressure_policy_of(settings),
     )

@@ -1,0 +1,146 @@
+"""When a request would have its first token and its end, and whether that is too late for it.
+
+A request goes through the line, then with others to its first token, then from token to token. Line and first token
+are one pipe, measured in the same unit: prompt tokens, with REQUEST_TOKENS for each sequence (pace.py). How fast the
+line moves is measured while somebody waits. Nothing is predicted from what is not known yet, so nobody is refused then.
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from math import inf, sqrt
+from typing import NamedTuple
+
+from gateway.domain.pace import FirstTokenPace, TokenPace
+from gateway.domain.promise import DrainRate
+from gateway.domain.slo import ServiceLevel
+from gateway.domain.ticket import Ticket
+
+
+class Ahead(NamedTuple):
+    """Requests that go before another, what they take to their first token, and the sum of the squares of that."""
+
+    requests: int = 0
+    tokens: int = 0
+    squares: int = 0
+
+    @classmethod
+    def of(cls, tickets: Iterable[Ticket]) -> "Ahead":
+        tokens = [ticket.prefill_tokens for ticket in tickets]
+        return cls(len(tokens), sum(tokens), sum(each * each for each in tokens))
+
+    def plus(self, ticket: Ticket) -> "Ahead":
+        """With one more."""
+        tokens = ticket.prefill_tokens
+        return Ahead(self.requests + 1, self.tokens + tokens, self.squares + tokens * tokens)
+
+
+class Miss(NamedTuple):
+    """What would come too late; both in seconds from now."""
+
+    what: str
+    expected_seconds: float
+    due_seconds: float
+
+
+class Forecast:
+    """For one engine. The paces are observed by whoever sees answers (ledger/gate.py), the line by admission.py.
+
+    `answer_seconds` is what levels of service leave for an answer from its first token on.
+    """
+
+    __slots__ = ("_answer_seconds", "first_token", "line", "token", "turns")
+
+    _LINE_MEMORY_SECONDS = 8.0
+    _ROOM = 1.5
+
+    def __init__(
+        self,
+        first_token: FirstTokenPace | None = None,
+        token: TokenPace | None = None,
+        *,
+        answer_seconds: float = inf,
+    ) -> None:
+        self._answer_seconds = answer_seconds
+        self.first_token = first_token or FirstTokenPace()
+        self.token = token or TokenPace()
+        self.line = DrainRate(self._LINE_MEMORY_SECONDS)
+        self.turns = DrainRate(self._LINE_MEMORY_SECONDS)
+
+    @classmethod
+    def of(cls, soonest: ServiceLevel) -> "Forecast":
+        """A quarter of the time to the first token is the engine's, the rest is for waiting here, where turns are fair.
+
+        What is left then is for the answer.
+        """
+        first, total = soonest
+        return cls(FirstTokenPace(first / 4), answer_seconds=total - first if first < inf else total)
+
+    def copy(self) -> "Forecast":
+        """With the same paces, and a line that goes its own way from now on."""
+        other = Forecast(self.first_token, self.token, answer_seconds=self._answer_seconds)
+        other.line, other.turns = copy(self.line), copy(self.turns)
+        return other
+
+    @property
+    def most_sequences(self) -> int | None:
+        """With how many at the engine answers end in time; None: with any, as far as is known."""
+        return self.token.most_sequences(self._answer_seconds)
+
+    def miss(self, ticket: Ticket, now: float, ahead: Ahead | None, under_way: int, sequences: int) -> Miss | None:
+        """What would come too late; None: nothing, or it cannot be told.
+
+        `ahead` of it in the line (None: it need not wait); `under_way` tokens go to their first token at the engine,
+        which has `sequences`.
+        """
+        wait = 0.0 if ahead is None else self._turn_seconds(ahead.tokens, now)
+        first = wait + self._begins_within(under_way + ticket.prefill_tokens)
+        if now + first > ticket.first_token_by:
+            return Miss("first token", first, ticket.first_token_by - now)
+        end = first + self.token.seconds(ticket.likely_tokens, sequences + 1)
+        if now + end > ticket.answer_by:
+            return Miss("end of the answer", end, ticket.answer_by - now)
+        return None
+
+    def start_by(self, ticket: Ticket, under_way: int, sequences: int) -> float:
+        """When it must leave the line, at the latest."""
+        first = self._begins_within(under_way + ticket.prefill_tokens)
+        rest = self.token.seconds(ticket.likely_tokens, sequences)
+        return min(ticket.first_token_by - first, ticket.answer_by - first - rest)
+
+    def lost(self, waiting: Iterable[Ticket], now: float, under_way: int, sequences: int) -> list[Ticket]:
+        """Those of the line, in its order, that come too late though it moved a standard deviation faster than now."""
+        ahead, lost = Ahead(), []
+        for ticket in waiting:
+            wait = self._line_seconds(ahead.tokens - sqrt(ahead.squares), now)
+            if now + wait > self.start_by(ticket, under_way, sequences):
+                lost.append(ticket)
+            else:
+                ahead = ahead.plus(ticket)
+        return lost
+
+    def _begins_within(self, tokens: int) -> float:
+        """How long so many tokens take to their first token at the engine, with some room: there it is out of hand."""
+        return self._ROOM * self.first_token.seconds(tokens)
+
+    def _turn_seconds(self, tokens: float, now: float) -> float:
+        """How long until so many tokens have left the line and one more had its turn; 0 while that is not known."""
+        turns_a_second = self.turns.per_second(now)
+        return self._line_seconds(tokens, now) + 1.0 / turns_a_second if turns_a_second else 0.0
+
+    def _line_seconds(self, tokens: float, now: float) -> float:
+        tokens_a_second = self.line.per_second(now)
+        return tokens / tokens_a_second if tokens_a_second else 0.0
+
+    def waiting(self, now: float) -> None:
+        """Somebody waits: from now on the line's pace shows."""
+        self.line.resume(now)
+        self.turns.resume(now)
+
+    def let_in(self, ticket: Ticket, now: float) -> None:
+        """One that waited left the line for the engine."""
+        self.line.count(now, ticket.prefill_tokens)
+        self.turns.count(now)
+
+    def nobody_waits(self, now: float) -> None:
+        self.line.pause(now)
+        self.turns.pause(now)

@@ -1,0 +1,124 @@
+"""What an admitted request holds of its engine, and what its answer shows of the engine's pace.
+
+From `Resource.ENCODER_TOKENS` on, resources are held until the first token; those before it to the end.
+"""
+
+from typing import TYPE_CHECKING
+
+from gateway.domain.outcome import Ending
+from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.ticket import Ticket
+from gateway.ledger.timing import Timer
+
+if TYPE_CHECKING:
+    from gateway.ledger.gate import Gate
+
+
+class Lease:
+    """What an admitted request holds, until it is closed: exactly once, however it ended.
+
+    The pipeline's order: `sent`, for streams `first_event` and `grow`, then `close`; `abandon` in its `finally`.
+    """
+
+    __slots__ = (
+        "_behind_tokens",
+        "_first_event_at",
+        "_front_timer",
+        "_gate",
+        "_generated_tokens",
+        "_grown_blocks",
+        "_held",
+        "_pixels_in_sight",
+        "_sent_at",
+        "_ticket",
+        "queue_seconds",
+    )
+
+    def __init__(self, gate: "Gate", ticket: Ticket, queue_seconds: float) -> None:
+        self._gate = gate
+        self._ticket = ticket
+        self._held: Amounts | None = ticket.amounts
+        self._grown_blocks = 0
+        self._pixels_in_sight = 0
+        self._behind_tokens = 0
+        self._generated_tokens = 0
+        self._sent_at: float | None = None
+        self._first_event_at: float | None = None
+        self._front_timer: Timer | None = None
+        self.queue_seconds = queue_seconds
+
+    @property
+    def is_open(self) -> bool:
+        return self._held is not None
+
+    @property
+    def held(self) -> Amounts:
+        """What it holds now; nothing once closed."""
+        return self._held or Amounts()
+
+    def sent(self, *, is_streamed: bool) -> None:
+        """The body is on its way to the engine.
+
+        A stream shows by its first event that its prompt and images are through. Any other answer does not: it counts
+        as through once it should be, by the learned paces.
+        """
+        pixels = self._ticket.amounts.preprocess_pixels
+        delay = self._gate.preprocessing_started(pixels) if pixels else 0.0
+        if is_streamed:
+            self._pixels_in_sight = pixels
+            self._sent_at, self._behind_tokens = self._gate.now, self._gate.prefill_tokens
+            return
+        if pixels:
+            self._gate.preprocessing_out_of_sight(pixels)
+        if any(self._ticket.amounts[Resource.ENCODER_TOKENS :]):
+            delay = max(delay, self._gate.first_token_seconds)
+            self._front_timer = self._gate.call_later(delay, self._release_front)
+
+    def first_event(self) -> None:
+        """The first event of the stream came: all that it held on the way there is free. Later calls do nothing."""
+        if self._pixels_in_sight:
+            self._gate.preprocessing_seen_through(self._pixels_in_sight)
+            self._pixels_in_sight = 0
+        if self._sent_at is not None and self._first_event_at is None and self._held is not None:
+            self._first_event_at = self._gate.now
+            self._gate.first_token_came(self._behind_tokens, self._first_event_at - self._sent_at)
+        self._release_front()
+
+    def grow(self, generated_tokens: int) -> None:
+        """So many tokens (over all answers of the request) have been generated; beyond the reservation they cost."""
+        self._generated_tokens = generated_tokens
+        blocks = self._ticket.growth.blocks(generated_tokens)
+        more = blocks - self._grown_blocks
+        if more <= 0 or self._held is None:
+            return
+        self._grown_blocks = blocks
+        self._held = self._held._replace(kv_blocks=self._held.kv_blocks + more)
+        self._gate.grow(Amounts(kv_blocks=more))
+
+    def close(self, ending: Ending) -> None:
+        """Give everything back. Raises RuntimeError when it is closed already."""
+        held = self._held
+        if held is None:
+            raise RuntimeError("this lease was closed before")
+        self._held = None
+        if self._front_timer is not None:
+            self._front_timer.cancel()
+        if self._pixels_in_sight:
+            self._gate.preprocessing_out_of_sight(self._pixels_in_sight)
+            self._pixels_in_sight = 0
+        if ending is Ending.DONE and self._first_event_at is not None:
+            tokens = self._generated_tokens // self._ticket.amounts.sequences
+            self._gate.generated(tokens, self._gate.now - self._first_event_at)
+        self._gate.ended(held, ending)
+
+    def abandon(self) -> None:
+        """For `finally`: close, teaching nothing, unless that was done."""
+        if self._held is not None:
+            self.close(Ending.IGNORED)
+
+    def _release_front(self) -> None:
+        held = self.held
+        if not any(held[Resource.ENCODER_TOKENS :]):
+            return
+        self._held = Amounts(held.kv_blocks, held.sequences)
+        self._gate.give_back(Amounts(0, 0, held.encoder_tokens, held.preprocess_pixels, held.prefill_tokens))

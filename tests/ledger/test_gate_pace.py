@@ -1,0 +1,135 @@
+"""What a gate learns of its engine's pace from the leases, and what it lets in because of that."""
+
+import pytest
+
+from gateway.domain.cost import OutputGrowth
+from gateway.domain.errors import GatewayError
+from gateway.domain.forecast import Forecast
+from gateway.domain.outcome import Ending, Reason
+from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.slo import ServiceLevel
+from gateway.domain.ticket import Ticket
+from gateway.ledger.gate import Gate
+from gateway.ledger.local import LocalLedger
+
+
+@pytest.fixture
+def gate(clock) -> Gate:
+    return Gate(
+        LocalLedger((None, 128)),
+        QueuePolicy(),
+        clock=clock,
+        call_later=clock.call_later,
+        jitter=lambda: 0.0,
+        forecast=Forecast.of(ServiceLevel(4.0, 15.0)),
+    )
+
+
+def ticket(clock, tokens=1_000, sequences=1, *, first=1e9) -> Ticket:
+    amounts = Amounts(1, sequences, prefill_tokens=tokens)
+    return Ticket(amounts, clock.now, clock.now + 30.0, growth=OutputGrowth(512), first_token_by=clock.now + first)
+
+
+def on_their_way(gate) -> tuple[int, int | None]:
+    holdings = gate.statistics().holdings
+    return holdings.held[Resource.PREFILL_TOKENS], holdings.capacity[Resource.PREFILL_TOKENS]
+
+
+async def answered(gate, clock, *, first_seconds, tokens=0, token_seconds=0.0, beside=0) -> None:
+    """One stream from its question to its end, with others at the engine."""
+    others = [await gate.admit(ticket(clock, 0)) for _ in range(beside)]
+    lease = await gate.admit(ticket(clock))
+    lease.sent(is_streamed=True)
+    clock.advance(first_seconds)
+    lease.first_event()
+    clock.advance(tokens * token_seconds)
+    lease.grow(tokens)
+    for each in [lease, *others]:
+        each.close(Ending.DONE)
+
+
+async def test_what_is_on_its_way_is_held_until_the_first_event(gate, clock):
+    lease = await gate.admit(ticket(clock))
+    lease.sent(is_streamed=True)
+    assert on_their_way(gate) == (1_000, 4_000)
+    lease.first_event()
+    lease.first_event()
+    assert on_their_way(gate)[0] == 0
+    assert lease.held == Amounts(1, 1)
+    lease.close(Ending.DONE)
+    assert not any(gate.statistics().holdings.held)
+
+
+async def test_slow_first_tokens_close_the_window_and_fast_ones_open_it(gate, clock):
+    for _ in range(20):
+        await answered(gate, clock, first_seconds=2.0)
+    assert on_their_way(gate) == (0, pytest.approx(500, rel=0.1))
+    for _ in range(60):
+        await answered(gate, clock, first_seconds=0.1, beside=2)
+    assert on_their_way(gate)[1] > 1_500
+
+
+async def test_who_comes_while_the_window_is_full_waits_for_a_first_event(gate, clock):
+    leases = [await gate.admit(ticket(clock, 2_000)) for _ in range(2)]
+    for lease in leases:
+        lease.sent(is_streamed=True)
+    decided = []
+    gate.ask(ticket(clock, 2_000), decided.append)
+    assert decided == []
+    clock.advance(0.5)
+    leases[0].first_event()
+    assert len(decided) == 1
+
+
+async def test_an_answer_that_is_not_streamed_is_on_its_way_for_as_long_as_that_takes(gate, clock):
+    for _ in range(5):
+        await answered(gate, clock, first_seconds=1.0)
+    lease = await gate.admit(ticket(clock))
+    lease.sent(is_streamed=False)
+    clock.advance(0.3)
+    assert on_their_way(gate)[0] == 1_000
+    clock.advance(1.0)
+    assert on_their_way(gate)[0] == 0
+    lease.close(Ending.DONE)
+    assert clock.pending == []
+
+
+async def test_only_so_many_are_let_in_as_end_in_time(gate, clock):
+    for load in (2, 4, 6, 8, 10):
+        await answered(gate, clock, first_seconds=0.1, tokens=100, token_seconds=0.01 * load, beside=load - 1)
+    assert gate.statistics().holdings.capacity[Resource.SEQUENCES] == 11
+    gate.set_capacity(Resource.SEQUENCES, 9)
+    assert gate.statistics().holdings.capacity[Resource.SEQUENCES] == 9
+    gate.set_capacity(Resource.SEQUENCES, None)
+    assert gate.statistics().holdings.capacity[Resource.SEQUENCES] == 11
+
+
+async def test_answers_that_did_not_end_well_teach_nothing_of_their_pace(gate, clock):
+    for load in (2, 4, 6, 8, 10):
+        others = [await gate.admit(ticket(clock, 0)) for _ in range(load)]
+        others[0].sent(is_streamed=True)
+        others[0].first_event()
+        clock.advance(load)
+        others[0].grow(100)
+        for each in others:
+            each.close(Ending.IGNORED)
+    assert gate.statistics().holdings.capacity[Resource.SEQUENCES] == 128
+
+
+async def test_who_would_miss_is_refused_with_the_reason(gate, clock):
+    for _ in range(5):
+        await answered(gate, clock, first_seconds=2.0)
+    lease = await gate.admit(ticket(clock))
+    with pytest.raises(GatewayError) as refused:
+        await gate.admit(ticket(clock, 4_000, first=4.0))
+    assert refused.value.reason is Reason.WOULD_MISS_DEADLINE
+    lease.close(Ending.DONE)
+
+
+async def test_without_levels_nothing_is_bounded(clock):
+    gate = Gate(LocalLedger(), QueuePolicy(), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
+    for _ in range(20):
+        await answered(gate, clock, first_seconds=9.0, tokens=100, token_seconds=1.0)
+    assert on_their_way(gate) == (0, None)
+    assert gate.statistics().holdings.capacity[Resource.SEQUENCES] is None

@@ -1,0 +1,121 @@
+"""Any traffic before an engine with seats, one prefill at a time and a pace of answers; nothing here takes time.
+
+The engine starts who comes first when a seat is free. It shows a first token once its prompt and all before it went
+through prefill, and the end so many tokens later. `World` plays the gate: it tells the forecast what passes.
+"""
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import count
+
+from gateway.domain.admission import Admission
+from gateway.domain.decision import Refusal, Verdict
+from gateway.domain.forecast import Forecast
+from gateway.domain.holdings import Holdings
+from gateway.domain.pace import FirstTokenPace
+from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.ticket import Ticket
+
+
+@dataclass(eq=False)
+class Guest:
+    """One request and what became of it; times are None until then."""
+
+    ticket: Ticket
+    output_tokens: int
+    sent: float | None = None
+    behind_tokens: int = 0
+    first: float | None = None
+    end: float | None = None
+    refusal: Refusal | None = None
+
+    @property
+    def is_in_time(self) -> bool:
+        return self.first is not None and self.first <= self.ticket.first_token_by
+
+
+@dataclass
+class Engine:
+    """`cold_seconds`: before that no first token comes."""
+
+    seats: int = 8
+    prefill_per_second: float = 20_000.0
+    seconds_per_token: float = 0.02
+    cold_seconds: float = 0.0
+    seat_free_at: list[float] = field(default_factory=list)
+    prefill_free_at: float = 0.0
+
+    def take(self, now: float, guest: Guest) -> tuple[float, float]:
+        """When its first token and its end come."""
+        seated = now if len(self.seat_free_at) < self.seats else max(now, heapq.heappop(self.seat_free_at))
+        begun = max(seated, self.prefill_free_at, self.cold_seconds)
+        first = self.prefill_free_at = begun + guest.ticket.prefill_tokens / self.prefill_per_second
+        end = first + guest.output_tokens * self.seconds_per_token
+        heapq.heappush(self.seat_free_at, end)
+        return first, end
+
+
+class World:
+    def __init__(self, engine: Engine, *, target_seconds: float = 1.0, sequences: int | None = 128) -> None:
+        self.now = 0.0
+        self.engine = engine
+        self.forecast = Forecast(FirstTokenPace(target_seconds))
+        self.holdings = Holdings((None, sequences))
+        self.door = Admission(self.holdings, QueuePolicy(), jitter=lambda: 0.5, forecast=self.forecast)
+        self.guests: dict[Ticket, Guest] = {}
+        self.events: list[tuple[float, int, str, Guest]] = []
+        self.number = count()
+        self.follow()
+
+    def come(self, ticket: Ticket, output_tokens: int) -> Guest:
+        """At the time of its arrival, to which the world moves on."""
+        self.move_to(ticket.arrived)
+        guest = self.guests[ticket] = Guest(ticket, output_tokens)
+        decision = self.door.offer(ticket, self.now)
+        if decision is Verdict.ADMITTED:
+            self.send(guest)
+        elif isinstance(decision, Refusal):
+            guest.refusal = decision
+        self.tick()
+        return guest
+
+    def move_to(self, end: float) -> None:
+        while (due := self.next_due()) is not None and due <= end:
+            self.now = max(self.now, due)
+            while self.events and self.events[0][0] <= self.now:
+                _, _, what, guest = heapq.heappop(self.events)
+                self.first_token(guest) if what == "first" else self.leave(guest)
+            self.tick()
+        self.now = max(self.now, end)
+
+    def next_due(self) -> float | None:
+        dues = [due for due in (self.events[0][0] if self.events else None, self.door.next_deadline) if due is not None]
+        return min(dues, default=None)
+
+    def send(self, guest: Guest) -> None:
+        guest.sent, guest.behind_tokens = self.now, self.holdings.held(Resource.PREFILL_TOKENS)
+        first, end = self.engine.take(self.now, guest)
+        heapq.heappush(self.events, (first, next(self.number), "first", guest))
+        heapq.heappush(self.events, (end, next(self.number), "end", guest))
+
+    def first_token(self, guest: Guest) -> None:
+        guest.first = self.now
+        self.forecast.first_token.observe(guest.behind_tokens, self.now - guest.sent)
+        self.follow()
+        self.door.give_back(Amounts(prefill_tokens=guest.ticket.prefill_tokens))
+
+    def leave(self, guest: Guest) -> None:
+        guest.end = self.now
+        self.forecast.token.observe(guest.output_tokens, self.now - guest.first, self.holdings.held(Resource.SEQUENCES))
+        self.door.give_back(guest.ticket.amounts._replace(prefill_tokens=0))
+
+    def follow(self) -> None:
+        self.holdings.set_capacity(Resource.PREFILL_TOKENS, self.forecast.first_token.window_tokens)
+
+    def tick(self) -> None:
+        for ticket, decision in self.door.tick(self.now):
+            if decision is Verdict.ADMITTED:
+                self.send(self.guests[ticket])
+            else:
+                self.guests[ticket].refusal = decision
