@@ -207,7 +207,7 @@ def test_the_ladder_has_the_rungs_that_are_set():
     policy = pressure_policy_of(
         settings_of("pressure: {shrink: {preset: thumbnail}, max_tokens: {tokens: 64}, shed: {priority: default}}")
     )
-    assert policy.bands == {Rung.SHRINK: Band(1.25, 0.95), Rung.MAX_TOKENS: Band(2.0, 1.25), Rung.SHED: Band(3.0, 2.0)}
+    assert policy.bands == {Rung.SHRINK: Band(2.0, 0.95), Rung.MAX_TOKENS: Band(2.5, 1.25), Rung.SHED: Band(3.0, 2.0)}
     assert (policy.preset, policy.max_tokens, policy.shed_from) == (Preset.THUMBNAIL, 64, Priority.DEFAULT)
     assert pressure_policy_of(settings_of("pressure: {history: {keep: 5}}")).keep_images == 5
 
@@ -268,5 +268,5 @@ class TestLevels:
         ("text", "seconds"),
         [("", 2.0), ("slo: {first_token_seconds: 4}", 1.0), ("slo: {first_token_seconds: 60}", 2.0)],
     )
-    def test_images_are_on_their_way_for_a_quarter_of_the_time_to_the_first_token(self, slo, seconds):
-        assert preprocess_backlog_seconds_of(settings_of(f"slo: {slo}")) == seconds
+    def test_images_are_on_their_way_for_a_quarter_of_the_time_to_the_first_token(self, text, seconds):
+        assert preprocess_backlog_seconds_of(settings_of(text)) == seconds

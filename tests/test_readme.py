@@ -150,6 +150,8 @@ def test_the_ladders_worth_is_what_the_simulation_shows():
     (times,) = re.findall(r"serves (\d\.\d) times as\nmany requests", README)
     off, on = (at_times_capacity(3.0, bands) for bands in ({}, SHRINK))
     assert f"{on.served / off.served:.1f}" == times
+    assert "at 0.7 times as many, none is shrunk" in README
+    assert at_times_capacity(0.7, SHRINK).shrunk == 0
 
 
 async def test_the_rungs_that_changed_a_request_are_told_as_it_says():

@@ -393,7 +393,7 @@ class TestPressure:
     def test_a_rung_that_is_on_has_its_defaults(self):
         pressure = load(file_text="pressure: {shrink: on, shed: {enter: 5}, refuse: {enter: 6}}").settings.pressure
         assert list(pressure.rungs) == ["shrink", "shed", "refuse"]
-        assert (pressure.shrink.enter, pressure.shrink.leave, pressure.shrink.preset) == (1.25, 0.95, "ocr")
+        assert (pressure.shrink.enter, pressure.shrink.leave, pressure.shrink.preset) == (2.0, 0.95, "ocr")
         assert (pressure.shed.enter, pressure.shed.leave, pressure.shed.priority) == (5.0, 2.0, "batch")
 
     def test_all_defaults_together_are_in_order(self):

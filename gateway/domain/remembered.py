@@ -16,7 +16,7 @@ REMEMBERED_SECONDS = 24 * 3600.0
 """Since it was needed last."""
 
 MOST_REMEMBERED = 32_768
-"""Of each kind: some 15 MB. What was not needed for longest goes first."""
+"""Of each kind: some 10 MiB. What was not needed for longest goes first."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

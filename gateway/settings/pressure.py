@@ -35,7 +35,7 @@ class RungSettings(Section):
 class ShrinkSettings(RungSettings):
     """New images are brought under a preset, and so in all later turns."""
 
-    enter: _Threshold = 1.25
+    enter: _Threshold = 2.0
     leave: _Threshold = 0.95
     preset: Literal["thumbnail", "ocr", "detail"] = "ocr"
 
@@ -43,7 +43,7 @@ class ShrinkSettings(RungSettings):
 class HistoryRungSettings(RungSettings):
     """Conversations that first come now keep so many images, and so to their end."""
 
-    enter: _Threshold = 1.5
+    enter: _Threshold = 2.0
     leave: _Threshold = 1.0
     keep: PositiveInt = 2
 
@@ -51,7 +51,7 @@ class HistoryRungSettings(RungSettings):
 class MaxTokensSettings(RungSettings):
     """Answers get so many tokens at most."""
 
-    enter: _Threshold = 2.0
+    enter: _Threshold = 2.5
     leave: _Threshold = 1.25
     tokens: PositiveInt = 512
 

@@ -72,9 +72,9 @@ def test_the_ladder_is_shown_as_it_will_be_climbed():
     flags = ("shed=on", "shrink.preset=thumbnail", "history=on", "max_tokens.tokens=99", "refuse.enter=9")
     said, result = found(*(word for flag in flags for word in ("--set", f"pressure.{flag}")))
     assert [(each["rung"], each["enter"], each["leave"]) for each in said["ladder"]] == [
-        ("shrink", 1.25, 0.95),
-        ("history", 1.5, 1.0),
-        ("max_tokens", 2.0, 1.25),
+        ("shrink", 2.0, 0.95),
+        ("history", 2.0, 1.0),
+        ("max_tokens", 2.5, 1.25),
         ("shed", 3.0, 2.0),
         ("refuse", 9.0, 3.0),
     ]
