@@ -179,7 +179,16 @@ class Exchange:
 
     def newcomer(self, body_bytes: int) -> Newcomer:
         """What the line is asked with whether there is any use in going on."""
-        return Newcomer(body_bytes, self.is_return, self.priority, self.tenant.name, self.tenant.weight)
+        tenant = self.tenant
+        return Newcomer(body_bytes, self.is_return, self.priority, tenant.name, tenant.weight, *self.due_by())
+
+    def due_by(self) -> tuple[float, float]:
+        """When its first token and its end are due, by the level of service or the client's own deadline."""
+        level = self.tenant.levels[self.priority]
+        first_token_by = self.arrived + level.first_token_seconds
+        if self.deadline is not None:
+            first_token_by = min(first_token_by, self.deadline)
+        return first_token_by, self.arrived + level.total_seconds
 
     @property
     def is_priced_as_sent(self) -> bool:

@@ -127,11 +127,9 @@ async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
 def ticket_of(rules: Rules, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:
     """The request as admission sees it."""
     wait_seconds, tenant = max(0.0, rules.policies.queue_wait_seconds - exchange.waited_seconds), exchange.tenant
-    level = tenant.levels[exchange.priority]
-    first_token_by, answer_by = exchange.arrived + level.first_token_seconds, exchange.arrived + level.total_seconds
     if exchange.deadline is not None:
         wait_seconds = min(wait_seconds, max(0.0, exchange.deadline - now))
-        first_token_by = min(first_token_by, exchange.deadline)
+    first_token_by, answer_by = exchange.due_by()
     return Ticket.of(
         cost,
         now,

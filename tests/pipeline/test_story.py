@@ -11,6 +11,7 @@ from gateway.domain.pace import REQUEST_TOKENS
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.imaging.workers import ImageWorkers
+from gateway.ledger.gate import Gate
 from gateway.pipeline import planning, story
 from gateway.server.proxy import Proxy
 from tests.conformance import byte_model
@@ -254,9 +255,10 @@ async def test_usage_tells_that_the_server_was_started_with_a_smaller_maximum_fo
 
 @pytest.mark.parametrize("deadline_ms", [None, 3_000])
 async def test_a_request_is_due_by_its_level_and_its_own_deadline(monkeypatch, deadline_ms):
-    tickets = []
+    tickets, newcomers = [], []
     real = story.ticket_of
     monkeypatch.setattr(story, "ticket_of", lambda *args: tickets.append(real(*args)) or tickets[-1])
+    monkeypatch.setattr(Gate, "refuse_if_full", lambda _gate, newcomer: newcomers.append(newcomer))
     slo = {"first_token_seconds": 4.0, "total_seconds": 15.0}
     async with model_server() as upstream, live_gateway(upstream.base_url, slo=slo) as gateway:
         headers = JSON if deadline_ms is None else JSON | {"x-gateway-deadline-ms": str(deadline_ms)}
@@ -265,3 +267,6 @@ async def test_a_request_is_due_by_its_level_and_its_own_deadline(monkeypatch, d
     (ticket,) = tickets
     assert ticket.answer_by - ticket.first_token_by == pytest.approx(11.0 if deadline_ms is None else 12.0)
     assert ticket.prefill_tokens > REQUEST_TOKENS
+    # The door promises nothing that would come too late.
+    (newcomer,) = newcomers
+    assert (newcomer.first_token_by, newcomer.answer_by) == (ticket.first_token_by, ticket.answer_by)
