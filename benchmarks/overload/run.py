@@ -7,7 +7,7 @@ learns within the round. The order of the arms changes from round to round.
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -34,6 +34,7 @@ PROOF_PATIENCE_SECONDS = 30.0
 GUESSED_PER_SECOND = 30.0  # before it is measured
 DRAIN_SECONDS = 12.0  # of one cell: its last clients, then the server's queue
 START_OF_ARM_SECONDS = 8.0
+SEEDS_APART = 1_000  # between rounds, so that runs with neighbouring seeds share none
 
 Advance = Callable[[float, str], None]
 
@@ -130,15 +131,16 @@ class Overload:
             except MissingPeerError as error:
                 self._tell(f"skipped {arm.name}: {error}")
                 return
-            for place_in_round, cell in enumerate(cells):
+            for salt, cell in enumerate(cells):  # the cells of one server have different pictures
                 try:
-                    self._measure(arm, cell, place, f"{number}{place_in_round:02d}")
+                    self._measure(arm, cell, place, number, f"{salt:03d}")
                 except TimeoutError:
                     self._tell(f"{arm.name}, {cell.name}: the server was not idle after a minute; left out")
 
-    def _measure(self, arm: Arm, cell: Cell, place: Place, salt: str) -> None:
+    def _measure(self, arm: Arm, cell: Cell, place: Place, number: int, salt: str) -> None:
         seconds = self._seconds(cell)
-        record = uvloop.run(open_loop(place, self._traffic(cell, seconds), seconds, cell.patience_seconds, salt))
+        traffic = self._traffic(cell, seconds, number)
+        record = uvloop.run(open_loop(place, traffic, seconds, cell.patience_seconds, salt))
         self.records.setdefault(cell, {}).setdefault(arm.name, []).append(record)
         share = judge.work_per_second([record], self._bar(cell)) / self._bar(cell).capacity
         self._advance(seconds + DRAIN_SECONDS, f"{arm.name}, {cell.name}: {share:.0%} of capacity")
@@ -147,19 +149,16 @@ class Overload:
         capacity = self.capacities[cell.size, cell.probe]
         return cell.seconds(self._options.answers, capacity.requests_per_second) / self._options.rounds
 
-    def _traffic(self, cell: Cell, seconds: float) -> list[Request]:
-        seed, capacity = self._options.seed, self.capacities[cell.size, cell.probe].work_per_second
-        return merged(
-            [
-                requests(
-                    seed,
-                    stream,
-                    stream.load * capacity / mean_work_seconds(seed, stream.habits, cell.size),
-                    seconds,
-                )
-                for stream in cell.streams
-            ]
-        )
+    def _traffic(self, cell: Cell, seconds: float, number: int) -> list[Request]:
+        """The same for every arm, another in each round."""
+        capacity = self.capacities[cell.size, cell.probe].work_per_second
+        seed = self._options.seed + SEEDS_APART * number
+
+        def arriving(stream: Stream) -> Iterator[Request]:
+            rate_per_second = stream.load * capacity / mean_work_seconds(self._options.seed, stream.habits, cell.size)
+            return requests(seed, stream, rate_per_second, seconds)
+
+        return merged([arriving(stream) for stream in cell.streams])
 
     def _start_server(self, stack: ExitStack, size: ServerSize, queued_requests: int | None) -> Place:
         port = processes.free_port()
