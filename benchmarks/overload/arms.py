@@ -13,19 +13,21 @@ from benchmarks.overload.visit import Slo
 from benchmarks.peers import PEERS, ROOT, Launch, Peer, Setup, gateway
 
 OURS = "gateway"
+SHRINKING = "gateway-ladder"
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One row of the tables. `peer_for` makes what is started in front of a server of that size, under that level.
 
-    `limits_itself`: the server gets a limit of its own.
+    `limits_itself`: the server gets a limit of its own. `is_special`: only for cells that name it.
     """
 
     name: str
     peer_for: Callable[[ServerSize, Slo], Peer]
     limits_itself: bool = False
     is_ours: bool = False
+    is_special: bool = False
 
 
 def fixed(peer: Peer) -> Arm:
@@ -42,9 +44,20 @@ def _semaphore(size: ServerSize, _: Slo) -> Peer:
     return Peer("semaphore", launch)
 
 
-def _gateway(_: ServerSize, __: Slo) -> Peer:
-    settings: dict[str, str] = {}
-    return Peer(OURS, gateway(**settings), ready_path="/readyz", is_ours=True)
+def _gateway(_: ServerSize, slo: Slo) -> Peer:
+    return _gateway_with(OURS, slo)
+
+
+def _shrinking_gateway(_: ServerSize, slo: Slo) -> Peer:
+    return _gateway_with(SHRINKING, slo, GATEWAY_PRESSURE__SHRINK="on")
+
+
+def _gateway_with(name: str, slo: Slo, **settings: str) -> Peer:
+    level = {
+        "GATEWAY_SLO__FIRST_TOKEN_SECONDS": str(slo.first_token_seconds),
+        "GATEWAY_SLO__TOTAL_SECONDS": str(slo.total_seconds),
+    }
+    return Peer(name, gateway(**level, **settings), ready_path="/readyz", is_ours=True)
 
 
 ARMS = {
@@ -56,5 +69,6 @@ ARMS = {
         fixed(PEERS["litellm"]),
         fixed(PEERS["vllm-router"]),
         Arm(OURS, _gateway, is_ours=True),
+        Arm(SHRINKING, _shrinking_gateway, is_ours=True, is_special=True),
     )
 }

@@ -1,6 +1,6 @@
 """Records of visits to figures. Pure.
 
-Goodput is counted twice: in requests a second, and in work (server time, see upstream.py) as a share of what a closed
+Goodput is counted twice: in requests a second, and in work (engine time, see upstream.py) as a share of what a closed
 loop gets out of the bare server, so that nobody wins by serving small requests only. Both count requests that end
 inside the service level, and of those what reached the client between a tenth of the cell and its end: the prompt with
 the first token, the output as it flows.

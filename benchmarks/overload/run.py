@@ -34,6 +34,7 @@ PROOF_PATIENCE_SECONDS = 30.0
 GUESSED_PER_SECOND = 30.0  # before it is measured
 DRAIN_SECONDS = 12.0  # of one cell: its last clients, then the server's queue
 START_OF_ARM_SECONDS = 8.0
+PROBE_DRAIN_SECONDS = 4.0
 SEEDS_APART = 1_000  # between rounds, so that runs with neighbouring seeds share none
 
 Advance = Callable[[float, str], None]
@@ -63,9 +64,13 @@ class Capacity:
 def estimate_seconds(options: Options, arms: Sequence[Arm], cells: Sequence[Cell]) -> float:
     """How long a run will take, roughly: the capacity is not known yet."""
     probes = {(cell.size, cell.probe) for cell in cells}
-    of_cells = sum(cell.seconds(options.answers, GUESSED_PER_SECOND) + options.rounds * DRAIN_SECONDS for cell in cells)
-    starts = options.rounds * START_OF_ARM_SECONDS * len({cell.size for cell in cells})
-    return len(probes) * len(options.users_per_seat) * (options.probe_seconds + 4.0) + len(arms) * (of_cells + starts)
+    seconds = len(probes) * len(options.users_per_seat) * (options.probe_seconds + PROBE_DRAIN_SECONDS)
+    for arm in arms:
+        suited = [cell for cell in cells if cell.suits(arm)]
+        seconds += sum(cell.seconds(options.answers, GUESSED_PER_SECOND) for cell in suited)
+        seconds += options.rounds * DRAIN_SECONDS * len(suited)
+        seconds += options.rounds * START_OF_ARM_SECONDS * len({cell.size for cell in suited})
+    return seconds
 
 
 class Overload:
@@ -90,7 +95,7 @@ class Overload:
             for _, group in groupby(cells, key=lambda cell: cell.size):
                 together = list(group)
                 for arm in random.Random(number).sample(arms, len(arms)):
-                    self._visit(arm, together, number)
+                    self._visit(arm, [cell for cell in together if cell.suits(arm)], number)
 
     def figures(self, cell: Cell) -> dict[str, Figures]:
         """The figures of each arm that has a record of this cell."""
@@ -125,6 +130,8 @@ class Overload:
 
     def _visit(self, arm: Arm, cells: Sequence[Cell], number: int) -> None:
         """One arm of one round; an arm that cannot be started or does not work is left out, and said so."""
+        if not cells:
+            return
         with ExitStack() as stack:
             try:
                 place = self._start(stack, arm, cells[0])

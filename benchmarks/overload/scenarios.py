@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from benchmarks.overload.arms import OURS, SHRINKING, Arm
 from benchmarks.overload.traffic import Habits, Stream
 from benchmarks.overload.upstream import MIXED, QUICK, SLOW, SMALL_KV, ServerSize
 from benchmarks.overload.visit import Slo
@@ -25,7 +26,8 @@ GROWING = Habits(kind="growing", images=((224, 224),), output_median=90, output_
 class Cell:
     """One row of the tables for each arm. Capacity is measured with `probe` on the same size of server.
 
-    `is_burst`: lasts only until enough requests were sent, because what is measured are refusals.
+    `is_burst`: lasts only until enough requests were sent, because what is measured are refusals. `arms` are the only
+    ones that it is for, if it names any.
     """
 
     name: str
@@ -36,6 +38,10 @@ class Cell:
     slo: Slo = LEVEL
     patience_seconds: float = 20.0
     is_burst: bool = False
+    arms: tuple[str, ...] = ()
+
+    def suits(self, arm: Arm) -> bool:
+        return arm.name in self.arms if self.arms else not arm.is_special
 
     @property
     def load(self) -> float:
@@ -97,6 +103,11 @@ def _refuse(_: tuple[float, ...]) -> list[Cell]:
     return [Cell("refuse", "texts only, at 10x of a slower server", (stream,), SLOW, TEXT, is_burst=True)]
 
 
+def _ladder(_: tuple[float, ...]) -> list[Cell]:
+    stream = Stream("pictures", 3.0, TEAMS, PHOTOS)
+    return [Cell("pictures", "12 MP pictures only, at 3x", (stream,), probe=PHOTOS, arms=(OURS, SHRINKING))]
+
+
 # By name: what it is, and its cells for the loads that were asked for.
 SCENARIOS = {
     "loads": ("mixed traffic at each of --loads", _loads),
@@ -104,6 +115,7 @@ SCENARIOS = {
     "refuse": ("how fast small bodies are refused at 10x", _refuse),
     "greedy": ("three polite tenants alone, then beside one that sends 100 times as much", _greedy),
     "flood": ("readers alone, then beside a flood of 12 MP pictures", _flood),
+    "ladder": ("12 MP pictures at 3x, with the pressure ladder's `shrink` and without", _ladder),
     "preempt": ("a KV pool that is too small for the seats, 3x", _preempt),
 }
 

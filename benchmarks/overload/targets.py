@@ -1,7 +1,7 @@
 """What admission is to reach under overload. The floor is where the work is not done yet."""
 
 from benchmarks.goals import Goal
-from benchmarks.overload.arms import OURS
+from benchmarks.overload.arms import OURS, SHRINKING
 
 
 def _of(name: str, scenario: str, figure: str, floor: float, target: float, peer: str | None = None) -> Goal:
@@ -29,6 +29,7 @@ GOALS = (
     _of("O8", "flood", "reader_kept", 0.90, 0.97),
     _at_most("O8", "flood", "reader_ttft_p99", 2.0, 1.0),
     *(_at_most("O9", cell, "thrown_away_share", 0.02, 0.005) for cell in ("load 3x", "load 5x", "small KV")),
+    Goal("pictures", "in_slo", OURS, 1.5, 2.5, subject=SHRINKING, name="O10"),
     _of("O11", "load 0.7x", "goodput_share", 0.98, 1.0, "direct"),
     *(_of("O12", load, "promises_kept", 0.7, 0.85) for load in ("load 3x", "load 5x")),
 )

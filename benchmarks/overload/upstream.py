@@ -55,16 +55,16 @@ class ServerSize:
         return [str(program), "emulate", *(str(word) for flag in flags.items() for word in flag)]
 
     def work_seconds(self, text_tokens: int, images: Sequence[tuple[int, int]], output_tokens: int) -> float:
-        """Seconds of the server's time that a request takes: engine at full seats, and preprocessing thread.
+        """Seconds of the engine's time that a request takes while all seats are taken.
 
-        Nothing is taken off for caches, so that work is a property of the request alone.
+        The preprocessing thread works beside the engine and is the faster of the two, so it counts for nothing; nor is
+        anything taken off for caches: work is a property of the request alone.
         """
         cost = self._step_cost()
         visual = sum(FAMILY.visual_tokens(*size) for size in images)
         prompt = TEMPLATE_TOKENS + text_tokens + visual + MARKER_TOKENS * len(images)
         per_output = cost.decode_sequence_seconds + self.step_seconds / self.seats
-        engine = prompt * cost.prefill_token_seconds + visual * cost.encoder_token_seconds + output_tokens * per_output
-        return engine + sum(width * height for width, height in images) / self.pixels_per_second
+        return prompt * cost.prefill_token_seconds + visual * cost.encoder_token_seconds + output_tokens * per_output
 
     def _step_cost(self) -> StepCost:
         return EmulatorConfig().step_cost.scaled(self.step_factor)

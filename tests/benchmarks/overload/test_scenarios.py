@@ -42,6 +42,13 @@ def test_the_estimate_grows_with_what_is_asked_for():
     assert one < estimate_seconds(Options(answers=4_000), [ARMS["direct"]], few)
 
 
+def test_the_ladder_is_for_two_arms_and_its_arm_for_nothing_else():
+    for cell in CELLS.values():
+        suited = {name for name, arm in ARMS.items() if cell.suits(arm)}
+        is_ladder = cell.name == "pictures"
+        assert suited == ({"gateway", "gateway-ladder"} if is_ladder else set(ARMS) - {"gateway-ladder"})
+
+
 def test_the_quick_form_is_the_same_traffic_before_a_small_server():
     cell = quickened(CELLS["flood"])
     assert cell.streams == CELLS["flood"].streams
