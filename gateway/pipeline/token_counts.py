@@ -19,6 +19,7 @@ from gateway.pipeline.texts import encode_chat, encode_prompt
 from gateway.wire.messages import Rendering, chat_of_messages
 from gateway.wire.read import utf8_bytes
 from gateway.wire.routes import Kind, Route
+from gateway.wire.splice import splice
 from gateway.wire.tokenize import parse_tokenize
 
 MOST_LISTED_TOKENS = 1 << 18
@@ -63,6 +64,9 @@ async def count_tokenize(parts: Parts, exchange: Exchange) -> TokenCount:
     asked = await read_aside(parse_tokenize, exchange.body)
     placeholders: list[int] = []
     if asked.prompt is None:
+        if asked.splices:
+            exchange.body = b"".join(splice(exchange.body, asked.splices))
+            exchange.hold_beside(len(exchange.body))
         request, plan, cost = await _priced_chat(parts, exchange)
         tokens = await _slim_tokens(parts, exchange, request, plan, cost)
         placeholders = [image_cost(image, _model_of(exchange).family).placeholder for image in plan.plans]

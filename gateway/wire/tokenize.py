@@ -11,6 +11,8 @@ import msgspec
 from gateway.domain.errors import Code, GatewayError
 from gateway.wire import read
 from gateway.wire.read import ABSENT
+from gateway.wire.spans import SpanFinder
+from gateway.wire.splice import Splice
 
 _NAME = b"x-gateway-tokens"
 
@@ -21,18 +23,23 @@ class _Body(msgspec.Struct):
     model: Any = None
     add_special_tokens: bool | None = None
     return_token_strs: Any = None
+    documents: msgspec.Raw = ABSENT
+    reasoning_effort: msgspec.Raw = ABSENT
 
 
 _decoder = msgspec.json.Decoder(_Body)
 
 
 class TokenizeBody(NamedTuple):
-    """`prompt` is None for a conversation, which is read as a chat is."""
+    """`prompt` is None for a conversation, which is read as a chat is, but for what `splices` take out: templates see
+    that of a chat, and not of /tokenize.
+    """
 
     model: str | None
     prompt: str | None
     adds_special_tokens: bool
     wants_strings: bool
+    splices: tuple[Splice, ...] = ()
 
 
 def parse_tokenize(body: bytes | bytearray) -> TokenizeBody:
@@ -46,7 +53,16 @@ def parse_tokenize(body: bytes | bytearray) -> TokenizeBody:
         prompt=parsed.prompt,
         adds_special_tokens=parsed.add_special_tokens is not False,
         wants_strings=read.boolean(parsed.return_token_strs, "return_token_strs"),
+        splices=_without(body, parsed.documents, parsed.reasoning_effort) if is_chat else (),
     )
+
+
+def _without(body: bytes | bytearray, *values: msgspec.Raw) -> tuple[Splice, ...]:
+    present = [value for value in values if memoryview(value)]
+    if not present:
+        return ()
+    spans = SpanFinder(body)
+    return tuple(Splice(spans.span_of(value), b"null") for value in present)
 
 
 def tokenize_answer(

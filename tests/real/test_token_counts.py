@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from tests.real.test_exact_tokens import settings
+from tests.real.varied_requests import varied_requests
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.processes import running_gateway
 
@@ -129,6 +130,22 @@ def both(real_vllm, gateway_url, path, body):
 def test_messages(real_vllm, gateway_url, name):
     own, counted = both(real_vllm, gateway_url, "/v1/messages/count_tokens", CONVERSATIONS[name])
     assert counted["input_tokens"] == own["input_tokens"]
+
+
+def test_tokens_of_every_request_that_users_make(real_vllm, gateway_url, report_line):
+    """But for those that ask the gateway to change something. What a chat has and /tokenize has not counts nothing."""
+    cases = [case for case in varied_requests() if not case.headers]
+    more = {"reasoning_effort": "high", "documents": [{"text": "x"}], "truncate_prompt_tokens": 5, "n": 2}
+    compared = 0
+    for case in cases:
+        body = {"model": real_vllm.model} | case.body | more
+        own = httpx.post(f"{real_vllm.url}/tokenize", json=body, timeout=60)
+        if own.is_success:  # some are spelled so that the gateway has to repair them first
+            counted = httpx.post(f"{gateway_url}/tokenize", json=body, headers=ASKED, timeout=60)
+            assert (case.name, counted.json()) == (case.name, own.json())
+            compared += 1
+    report_line(f"token lists compared: {compared}, all equal")
+    assert compared >= 130
 
 
 @pytest.mark.parametrize("name", PROMPTS)

@@ -169,7 +169,7 @@ class TestAnExactCount:
         [
             chat("What is this? äöü", image(PICTURE), "or", image(data_url(encoded(picture(64, 900))))),
             chat(image(PICTURE), add_generation_prompt=False),
-            chat("Hm?", truncate_prompt_tokens=3, max_tokens=7, stream=True),
+            chat("Hm?", truncate_prompt_tokens=3, max_tokens=7, stream=True, reasoning_effort="low"),
             {"model": MODEL, "prompt": "Größe <|im_end|>"},
             {"prompt": "", "add_special_tokens": False},
             {"prompt": "word " * 3_000},

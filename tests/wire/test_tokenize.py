@@ -3,6 +3,7 @@ import json
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.wire.splice import splice
 from gateway.wire.tokenize import TokenizeBody, count_header, count_tokens_answer, parse_tokenize, tokenize_answer
 
 
@@ -18,6 +19,14 @@ def test_a_prompt_gets_special_tokens_unless_it_says_no():
 
 def test_a_conversation_is_left_to_the_reader_of_chats():
     assert parsed(messages=[{"role": "user", "content": 5}], prompt=None).prompt is None
+
+
+def test_what_only_templates_of_chats_see_is_taken_out():
+    fields = {"documents": [{"text": "x"}], "reasoning_effort": "none"}
+    body = json.dumps({"messages": [{"documents": 1}]} | fields).encode()
+    left = json.loads(b"".join(splice(body, parse_tokenize(body).splices)))
+    assert left == {"messages": [{"documents": 1}], "documents": None, "reasoning_effort": None}
+    assert parsed(prompt="a", **fields).splices == ()
 
 
 @pytest.mark.parametrize(
