@@ -150,5 +150,6 @@ def _pictures(exchange: Exchange, request: VisionRequest) -> list[Picture | None
 
 
 def _upstream(exchange: Exchange) -> str | None:
-    name = exchange.backend.name
-    return None if name == ONLY_UPSTREAM or exchange.sent_at is None else name
+    """The server that got it, or before which it asked for a place."""
+    name, has_met_it = exchange.backend.name, exchange.sent_at is not None or exchange.queued is not None
+    return name if has_met_it and name != ONLY_UPSTREAM else None

@@ -14,6 +14,7 @@ log:
 - a client that left stays no longer than it stayed;
 - pictures that the recorded settings left out unseen are taken to be like the next one of their conversation, and what
   was refused for a fault of its own (a bad body, a damaged picture, an engine that was away) is refused again;
+- each request goes to the model server that it went to, however busy that one is now;
 - what the gateway had learned before the log begins, it has to learn again.
 
 No clock, no file and no network here: lines come in, tallies go out.

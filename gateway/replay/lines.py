@@ -45,6 +45,7 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
     deadline_ms: float | None = None
     is_return: bool = False
     model: str | None = None
+    upstream: str | None = None
     reason: Reason | None = None
     upstream_status: int | None = None
     is_streaming: bool = False

@@ -46,7 +46,7 @@ class Service(NamedTuple):
 
 
 class Recording:
-    """What a log says of the engine: its pace, how crowded it was, and answers to draw from."""
+    """What a log says of one engine: its pace, how crowded it was, and answers to draw from."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         served = [line for line in lines if line.was_sent]
@@ -98,6 +98,14 @@ class Recording:
         tokens = [(self.others(line), seconds) for line in streams or finished if (seconds := _token_seconds(line))]
         token, crowding = _line_through(tokens, (usual.token_seconds, usual.crowding_seconds))
         return Pace(start, prompt_token, max(token, 1e-6), crowding)
+
+
+def recordings_of(lines: Sequence[Line]) -> dict[str | None, Recording]:
+    """Of each model server, by its name; None is the only one, which has none."""
+    by_server: dict[str | None, list[Line]] = {}
+    for line in lines:
+        by_server.setdefault(line.upstream, []).append(line)
+    return {name: Recording(its) for name, its in by_server.items()}
 
 
 def _first_seconds(line: Line) -> float:

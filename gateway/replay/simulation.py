@@ -8,7 +8,6 @@ import msgspec
 
 from gateway.domain.cost import EngineLimits
 from gateway.domain.errors import GatewayError
-from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Fate
 from gateway.domain.pressure import PressurePolicy
@@ -34,11 +33,14 @@ PROGRESS_LINES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a day is decided by: settings as the deciders take them. `tenants` by their class."""
+    """What a day is decided by: settings as the deciders take them. `tenants` by their class.
+
+    `engine_of` and `models_of` are asked once for each model server of the log, by its name.
+    """
 
     policies: Policies
-    models: ModelTable
-    engine: EngineSettings
+    engine_of: Callable[[str | None], EngineSettings]
+    models_of: Callable[[str | None], ModelTable]
     queue: QueuePolicy
     preprocess_backlog_seconds: float
     soonest: ServiceLevel
@@ -52,51 +54,70 @@ class Configuration:
 
 
 class Simulation:
-    """`on_ended` is told once of each request that was a matter of the engine, in the order in which they end."""
+    """`on_ended` is told once of each request that was a matter of an engine, in the order in which they end.
+
+    Each goes to the model server that it went to; `recordings` are of these, by name.
+    """
 
     def __init__(
-        self, configuration: Configuration, recording: Recording, on_ended: Callable[[Line, Ended], None]
+        self,
+        configuration: Configuration,
+        recordings: Mapping[str | None, Recording],
+        on_ended: Callable[[Line, Ended], None],
     ) -> None:
-        self._configuration = configuration
-        time = VirtualTime(0.0)
-        gate, pressure = _gate(configuration, time), configuration.pressure
-        ladder = None if pressure is None else LadderReplay(pressure, gate, time)
-        self._pricer = Pricer(configuration.policies, configuration.models, configuration.engine, ladder)
-        self._place = Place(gate, time, recording, set(), on_ended)
-        self._recorded_capacity: tuple[int | None, ...] | None = None
+        self._time = VirtualTime(0.0)
+        self._on_ended = on_ended
+        self._servers = {
+            name: _Server(configuration, name, self._time, recording, on_ended)
+            for name, recording in recordings.items()
+        }
 
     def run(self, lines: Sequence[Line], on_progress: Callable[[], None] = lambda: None) -> None:
         """`lines` in the order in which they asked for their places; `on_progress` is called after each thousand."""
         alike = _Alike(lines)
         for number, line in enumerate(lines):
-            self._place.time.run_until(line.offered)
+            self._time.run_until(line.offered)
             self._arrive(number, line, alike)
             if number % PROGRESS_LINES == PROGRESS_LINES - 1:
                 on_progress()
-        self._place.time.run_out()
-        statistics = self._place.gate.statistics()
-        assert not statistics.leases, "every lease comes back"
-        assert not statistics.admission.queue_depth, "nobody waits for ever"
+        self._time.run_out()
+        for server in self._servers.values():
+            server.assert_empty()
 
     def _arrive(self, number: int, line: Line, alike: "_Alike") -> None:
+        if line.is_priced:
+            alike.note(line)
+            self._servers[line.upstream].offer(number, line)
+        elif line.is_unread and (priced := alike.find(line)) is not None:
+            self._servers[priced.upstream].offer(number, priced)
+        elif (ended := as_recorded(line)) is not None:
+            self._on_ended(line, ended)
+
+
+class _Server:
+    """One engine with the gate before it."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        name: str | None,
+        time: VirtualTime,
+        recording: Recording,
+        on_ended: Callable[[Line, Ended], None],
+    ) -> None:
+        self._configuration = configuration
+        self._engine = configuration.engine_of(name)
+        gate, pressure = _gate(configuration, self._engine, time), configuration.pressure
+        ladder = None if pressure is None else LadderReplay(pressure, gate, time)
+        self._pricer = Pricer(configuration.policies, configuration.models_of(name), self._engine, ladder)
+        self._place = Place(gate, time, recording, set(), on_ended)
+        self._recorded_capacity: tuple[int | None, ...] | None = None
+
+    def offer(self, number: int, line: Line) -> None:
+        """The log's `number`th request asks for its place, at once."""
         if line.capacity is not None and line.capacity != self._recorded_capacity:
             self._recorded_capacity = line.capacity
             self._follow(line.capacity)
-        if line.is_priced:
-            alike.note(line)
-            self._offer(number, line)
-        elif line.is_unread and (priced := alike.find(line)) is not None:
-            self._offer(number, priced)
-        elif (ended := as_recorded(line)) is not None:
-            self._place.on_ended(line, ended)
-
-    def _follow(self, recorded: tuple[int | None, ...]) -> None:
-        """What the settings leave open is as large as it was."""
-        for resource, setting in zip(Resource, self._configuration.engine, strict=False):
-            if setting is None:
-                self._place.gate.set_capacity(resource, recorded[resource])
-
-    def _offer(self, number: int, line: Line) -> None:
         now = self._place.time.now
         try:
             priced = self._pricer.price(line, self._configuration.tenant(line))
@@ -107,17 +128,28 @@ class Simulation:
         ticket = ticket_of(self._pricer.rules, priced.exchange, priced.cost, now)
         Visit(self._place, number, line, priced, ticket).begin()
 
+    def assert_empty(self) -> None:
+        """At the end of the day."""
+        statistics = self._place.gate.statistics()
+        assert not statistics.leases, "every lease comes back"
+        assert not statistics.admission.queue_depth, "nobody waits for ever"
 
-def _gate(configuration: Configuration, time: VirtualTime) -> Gate:
-    blocks, sequences, encoder_tokens = configuration.engine
+    def _follow(self, recorded: tuple[int | None, ...]) -> None:
+        """What the settings leave open is as large as it was."""
+        for resource, setting in zip(Resource, self._engine, strict=False):
+            if setting is None:
+                self._place.gate.set_capacity(resource, recorded[resource])
+
+
+def _gate(configuration: Configuration, engine: EngineSettings, time: VirtualTime) -> Gate:
+    blocks = EngineLimits(kv_blocks=engine.kv_blocks).admission_kv_blocks
     return Gate(
-        LocalLedger((EngineLimits(kv_blocks=blocks).admission_kv_blocks, sequences, encoder_tokens)),
+        LocalLedger((blocks, engine.sequences, engine.encoder_tokens, None)),
         configuration.queue,
         clock=time,
         call_later=time.call_later,
         jitter=random.Random(0).random,  # noqa: S311 - the same each time
         preprocess_rate=PreprocessRate(configuration.preprocess_backlog_seconds),
-        forecast=Forecast.of(configuration.soonest),
     )
 
 
@@ -152,7 +184,6 @@ class _Alike:
             deadline_ms=unread.deadline_ms,
             is_return=unread.is_return,
             body_bytes=unread.body_bytes or like.body_bytes,
-            capacity=unread.capacity,
             upstream_status=None,
             offered_ms=None,
             queue_ms=0.0,

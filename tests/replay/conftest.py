@@ -9,7 +9,7 @@ from gateway.cli.replay.columns import Column, configuration_of
 from gateway.cli.replay.files import Log
 from gateway.policies import models_of
 from gateway.replay.lines import Unusable
-from gateway.replay.pace import Recording
+from gateway.replay.pace import recordings_of
 from gateway.replay.simulation import Simulation
 from gateway.settings import Settings
 
@@ -30,5 +30,5 @@ def _replay(lines, **sections):
         assert line.arrived not in ended, "it ends once"
         ended[line.arrived] = how
 
-    Simulation(configuration_of(column, Log("log", lines, Unusable())), Recording(lines), on_ended).run(lines)
+    Simulation(configuration_of(column, Log("log", lines, Unusable())), recordings_of(lines), on_ended).run(lines)
     return ended

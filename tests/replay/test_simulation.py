@@ -96,6 +96,22 @@ class TestTheEngine:
         assert late == [Fate.ADMITTED] * 4 + [Fate.QUEUED]
 
 
+class TestSeveralServers:
+    def test_each_request_goes_to_the_one_that_it_went_to(self, replay):
+        lines = [line(0.0, upstream="a"), line(0.1, upstream="b"), line(0.2, upstream="b")]
+        assert fates(replay(lines, **ONE_PLACE)) == [Fate.ADMITTED, Fate.ADMITTED, Fate.QUEUED]
+
+    def test_one_has_the_limits_that_its_name_has_in_the_settings(self, replay):
+        lines = [line(at, upstream=name) for at, name in ((0.0, "a"), (0.1, "b"), (0.2, "a"), (0.3, "b"))]
+        upstreams = [{"url": "http://a", "name": "a", "sequences": 1}, {"url": "http://b", "name": "b", "sequences": 2}]
+        ended = replay(lines, upstreams=upstreams)
+        assert fates(ended) == [Fate.ADMITTED, Fate.ADMITTED, Fate.QUEUED, Fate.ADMITTED]
+
+    def test_the_unread_went_where_one_like_it_went(self, replay):
+        lines = [line(0.0, upstream="a"), line(0.1, upstream="b", tenant_id="x"), refused(0.2, tenant_id="x")]
+        assert replay(lines, **ONE_PLACE)[0.2].wait_seconds == pytest.approx(0.9)
+
+
 class TestOfWhatLittleIsKnown:
     def test_the_unread_costs_what_the_last_one_like_it_cost(self, replay):
         small = line(0.0, tenant_id="a", body_bytes=400)

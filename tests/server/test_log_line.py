@@ -5,7 +5,7 @@ import json
 import time
 
 from tests.support.live_gateway import CHAT, MODEL, image, live_gateway, until
-from tests.support.model_server import model_server
+from tests.support.model_server import model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 
 KEY = "sk-a-secret-of-the-client"
@@ -129,3 +129,16 @@ async def test_who_is_refused_at_the_door_has_the_length_that_was_announced():
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await gateway.until_released()
+
+
+async def test_who_was_refused_after_it_was_read_has_the_server_that_had_no_place():
+    async with model_server(answer_late) as upstream:
+        narrow = {"budget": {"sequences": 1}, "queue": {"requests": 0}}
+        async with live_gateway({"left": upstream.base_url}, **narrow) as gateway:
+            task = asyncio.create_task(gateway.chat())
+            await until(lambda: len(posts(upstream)) == 1)
+            assert (await gateway.chat()).status_code == 429
+            (line,) = await gateway.log(1)
+            assert (line["upstream"], "text_tokens" in line) == ("left", True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -10,7 +10,7 @@ from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from gateway.policies import models_of
 from gateway.replay.lines import LineReader
-from gateway.replay.pace import Recording
+from gateway.replay.pace import recordings_of
 from gateway.replay.simulation import Simulation
 from gateway.replay.tally import as_recorded
 from tests.support.live_gateway import image, live_gateway, settings_of
@@ -63,7 +63,7 @@ async def test_a_recorded_day_comes_out_as_it_was():
         agreeing += (was.fate, was.reason) == (ended.fate, ended.reason)
         fates.append((was.fate, ended.fate))
 
-    Simulation(configuration_of(column, Log("log", lines, reader.unusable)), Recording(lines), compare).run(lines)
+    Simulation(configuration_of(column, Log("log", lines, reader.unusable)), recordings_of(lines), compare).run(lines)
     was = [fate for fate, _ in fates]
     assert len(fates) == 90
     assert min(was.count(fate) for fate in (Fate.ADMITTED, Fate.QUEUED, Fate.REFUSED)) >= 5, "else it shows nothing"

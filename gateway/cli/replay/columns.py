@@ -12,6 +12,7 @@ from gateway.models.configure import ModelSettingsError
 from gateway.models.served import ModelTable, ServedModel
 from gateway.policies import (
     ByteBudgets,
+    UpstreamPolicy,
     engine_of,
     models_of,
     policies_of,
@@ -22,7 +23,7 @@ from gateway.policies import (
     tenants_of,
     upstreams_of,
 )
-from gateway.replay.pace import Pace, Recording
+from gateway.replay.pace import Pace, recordings_of
 from gateway.replay.pricing import EngineSettings
 from gateway.replay.simulation import PROGRESS_LINES, Configuration, Simulation
 from gateway.replay.tally import Day, as_recorded
@@ -42,9 +43,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """`days` begin with the recorded one."""
+    """`paces` are of the log's model servers, by name; `days` begin with the recorded one."""
 
-    pace: Pace
+    paces: dict[str | None, Pace]
     days: list[Day]
 
 
@@ -68,7 +69,7 @@ def _column(name: str, path: Path | None, assignments: list[str] | None) -> Colu
 
 
 def replay_all(log: Log, columns: Sequence[Column]) -> Replayed:
-    recording = Recording(log.lines)
+    recordings = recordings_of(log.lines)
     recorded = Day("recorded")
     for line in log.lines:
         if (ended := as_recorded(line)) is not None:
@@ -77,23 +78,37 @@ def replay_all(log: Log, columns: Sequence[Column]) -> Replayed:
     with progress() as bar:
         for column in columns:
             task, day = bar.add_task(column.name, total=len(log.lines)), Day(column.name)
-            simulation = Simulation(configuration_of(column, log), recording, day.add)
+            simulation = Simulation(configuration_of(column, log), recordings, day.add)
             simulation.run(log.lines, partial(bar.advance, task, PROGRESS_LINES))
             days.append(day)
-    return Replayed(recording.pace, days)
+    return Replayed({name: recording.pace for name, recording in recordings.items()}, days)
 
 
 def configuration_of(column: Column, log: Log) -> Configuration:
-    """What the gateway would be made of, if its upstream listed the models that the log names."""
+    """What the gateway would be made of, if its model servers listed all models that the log names.
+
+    A server that the settings do not name is like the first that they do.
+    """
     settings = column.settings
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
-    upstream = upstreams_of(settings)[0]
-    models = ModelTable(column.models, engine_of(settings, upstream))
-    models.listed(dict.fromkeys(sorted({line.model for line in log.lines if line.model})))
+    upstreams = {upstream.name: upstream for upstream in upstreams_of(settings)}
+    names = dict.fromkeys(sorted({line.model for line in log.lines if line.model}))
+
+    def upstream_of(name: str | None) -> UpstreamPolicy:
+        return upstreams.get(name or "") or next(iter(upstreams.values()))
+
+    def engine_settings(name: str | None) -> EngineSettings:
+        return EngineSettings(upstream_of(name).kv_blocks, upstream_of(name).sequences, settings.budget.encoder_tokens)
+
+    def models_at(name: str | None) -> ModelTable:
+        table = ModelTable([model.at_one_upstream() for model in column.models], engine_of(settings, upstream_of(name)))
+        table.listed(names)
+        return table
+
     return Configuration(
         policies=policies_of(settings, budgets),
-        models=models,
-        engine=EngineSettings(upstream.kv_blocks, upstream.sequences, settings.budget.encoder_tokens),
+        engine_of=engine_settings,
+        models_of=models_at,
         queue=queue_policy_of(settings, budgets.body_bytes),
         preprocess_backlog_seconds=preprocess_backlog_seconds_of(settings),
         soonest=soonest_level(settings),

@@ -26,13 +26,15 @@ def print_replay(log: Log, replayed: Replayed) -> None:
         lines = ", ".join(map(str, log.unusable.examples[why]))
         errors.print(f"{log.name}: {count:,} lines cannot be used: {why}. The first: {lines}", markup=False)
     console = wide_console()
-    console.print(_pace(replayed.pace), soft_wrap=True)
+    for name, pace in replayed.paces.items():
+        console.print(_pace(name, pace), soft_wrap=True, markup=False)
     console.print(_table(log, replayed.days))
 
 
-def _pace(pace: Pace) -> str:
+def _pace(name: str | None, pace: Pace) -> str:
+    whose = f" of {name}" if name else ""
     return (
-        f"The engine, as the log shows it: a first token after {pace.start_seconds * 1000:.0f} ms and "
+        f"The engine{whose}, as the log shows it: a first token after {pace.start_seconds * 1000:.0f} ms and "
         f"{pace.prompt_token_seconds * 1e6:.0f} µs a prompt token, then {pace.token_seconds * 1000:.1f} ms a token, "
         f"and {pace.crowding_seconds * 1000:.2f} ms more for each other request in work."
     )
@@ -94,8 +96,8 @@ def print_as_json(log: Log, replayed: Replayed) -> None:
         }
         for day in replayed.days
     ]
-    unusable = log.unusable.counts
-    typer.echo(json.dumps({"log": log.name, "unusable": unusable, "pace": replayed.pace._asdict(), "columns": columns}))
+    paces = [{"upstream": name} | pace._asdict() for name, pace in replayed.paces.items()]
+    typer.echo(json.dumps({"log": log.name, "unusable": log.unusable.counts, "paces": paces, "columns": columns}))
 
 
 def _as_json(tally: Tally) -> dict[str, Any]:
