@@ -65,6 +65,10 @@ class Anything(RuleBasedStateMachine):
     def ceiling_moves(self, resource, share):
         self.traffic.ceiling_moves(resource, share)
 
+    @rule(tokens=st.integers(1, 900), seconds=st.floats(0.001, 5))
+    def paces_show(self, tokens, seconds):
+        self.traffic.paces_show(tokens, seconds)
+
     @invariant()
     def every_rule_holds(self):
         self.traffic.check()
@@ -86,4 +90,5 @@ def test_five_thousand_events(setup):
     traffic = any_traffic.run(setup, events=5_000, seed=1)
     assert traffic.admitted > 500
     if setup.policy.requests > 4 and setup.capacity:
-        assert min(traffic.overtakings, traffic.expired, traffic.left) > 20
+        assert min(traffic.expired, traffic.left) > 10
+        assert (traffic.late if setup.has_level else traffic.overtakings) > 20

@@ -15,12 +15,14 @@ import pytest
 
 from gateway.domain.admission import Admission
 from gateway.domain.decision import Decision, Refusal, Verdict
+from gateway.domain.forecast import Forecast
 from gateway.domain.holdings import Holdings
 from gateway.domain.order import AGED_EVERY, AGING_SECONDS
 from gateway.domain.outcome import Reason
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
+from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import FlowKey, Newcomer, Ticket
 
 BODY_BYTES = (100, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 2 * SMALL_BODY_BYTES)
@@ -42,6 +44,12 @@ class Setup(NamedTuple):
     policy: QueuePolicy = SHORT_LINE
     weights: Mapping[str, float] = WEIGHTS
     priorities: tuple[Priority, ...] = tuple(Priority)
+    level: ServiceLevel = ServiceLevel()
+
+    @property
+    def has_level(self) -> bool:
+        """Requests are due: some are refused for coming too late, and passed over until they are."""
+        return self.level != ServiceLevel()
 
 
 SETUPS = {
@@ -57,6 +65,9 @@ SETUPS = {
     "one tenant": Setup(weights={"": 1.0}),
     "one class": Setup(priorities=(Priority.DEFAULT,)),
     "one tenant and class": Setup(weights={"": 1.0}, priorities=(Priority.BATCH,)),
+    "first tokens are due": Setup(level=ServiceLevel(4.0)),
+    "answers are due": Setup(capacity={SEQUENCES: 4}, level=ServiceLevel(total_seconds=15.0)),
+    "all is due": Setup(policy=QueuePolicy(), level=ServiceLevel(2.0, 20.0)),
 }
 
 
@@ -82,13 +93,14 @@ class AnyTraffic:
         self.paused_until = 0.0
         self.policy = setup.policy
         self.holdings = WatchedHoldings(self)
-        self.door = Admission(self.holdings, self.policy, jitter=lambda: 0.5)
+        self.forecast = Forecast.of(setup.level)
+        self.door = Admission(self.holdings, self.policy, lambda: 0.5, self.forecast)
         self.waiting: list[Ticket] = []
         self.inside: dict[Ticket, Amounts] = {}
         self.overtaken: dict[Ticket, int] = {}
         self.turned: dict[tuple[Priority, FlowKey], float] = {}
         self.past_the_still = 0
-        self.admitted = self.displaced = self.expired = self.refused = self.left = self.overtakings = 0
+        self.admitted = self.displaced = self.expired = self.late = self.refused = self.left = self.overtakings = 0
 
     def arrive(
         self,
@@ -106,7 +118,7 @@ class AnyTraffic:
         """`tenant` and `priority` are any numbers: of those that the setup has."""
         names, priorities = list(self.setup.weights), self.setup.priorities
         one = Ticket(
-            Amounts(blocks, sequences, pixels, pixels),
+            Amounts(blocks, sequences, pixels, pixels, cost),
             self.now,
             self.now + wait,
             body_bytes,
@@ -115,8 +127,13 @@ class AnyTraffic:
             priority=priorities[priority % len(priorities)],
             tenant=names[tenant % len(names)],
             weight=self.setup.weights[names[tenant % len(names)]],
+            first_token_by=self.now + self.setup.level.first_token_seconds,
+            answer_by=self.now + self.setup.level.total_seconds,
+            likely_tokens=cost,
         )
-        at_the_door = Newcomer(body_bytes, is_return, one.priority, one.tenant, one.weight)
+        at_the_door = Newcomer(
+            body_bytes, is_return, one.priority, one.tenant, one.weight, one.first_token_by, one.answer_by
+        )
         if (refusal := self.door.would_refuse(at_the_door, self.now)) is not None:
             self.turned_away(refusal)
             return
@@ -138,10 +155,20 @@ class AnyTraffic:
         """Not unless others wait, or were promised the places that there are; with a time to come back, or told that
         there is none.
         """
+        if refusal.reason is Reason.WOULD_MISS_DEADLINE:
+            self.came_too_late(refusal)
+            return
         assert self.waiting or self.door.statistics(self.now).promised or not self.policy.requests
         assert 0.0 < refusal.advice.seconds <= 60.0
         assert refusal.advice.is_promise or refusal.advice.seconds == 60.0
         self.refused += 1
+
+    def came_too_late(self, refusal: Refusal) -> None:
+        """Only where something is due, never one that would be alone, and there is no use in coming back."""
+        assert self.setup.has_level
+        assert self.waiting or any(each.sequences for each in self.inside.values())
+        assert not refusal.advice.is_promise
+        self.late += 1
 
     def let_in(self, one: Ticket) -> None:
         assert self.now >= self.paused_until
@@ -174,6 +201,11 @@ class AnyTraffic:
         self.paused_until = max(self.paused_until, self.now + seconds)
         self.door.pause_until(self.paused_until)
 
+    def paces_show(self, tokens: int, seconds: float) -> None:
+        """An answer came, faster or slower than those before."""
+        self.forecast.first_token.observe(tokens, seconds)
+        self.forecast.token.observe(tokens, seconds, max(1, self.holdings.held(SEQUENCES)))
+
     def ceiling_moves(self, resource: Resource, share: float) -> None:
         """To a share of what it was first, where it is known at all."""
         whole = self.setup.capacity.get(resource)
@@ -196,10 +228,14 @@ class AnyTraffic:
             elif decision.reason is Reason.DEADLINE_PASSED:
                 assert each.deadline <= self.now
                 self.expired += 1
+            elif decision.reason is Reason.WOULD_MISS_DEADLINE:
+                assert each.is_due
+                assert not decision.advice.is_promise
+                self.late += 1
             else:
                 check_displacement(each, newcomer, decision.reason, before)
                 self.displaced += 1
-        assert all(each.deadline > self.now for each in self.waiting)
+        assert all(each.leaves_by > self.now for each in self.waiting)
         return decided
 
     def line(self) -> list[Ticket]:
@@ -211,7 +247,7 @@ class AnyTraffic:
             held, capacity = sum(each[resource] for each in self.inside.values()), self.holdings.capacity[resource]
             assert not amount or not held or capacity is None or held + amount <= capacity
         line = self.line()
-        if not line:
+        if not line or self.setup.has_level:  # then those that are lost may be passed over
             return
         admitted = next(each for each in line if each.amounts is amounts)
         first, short = line[0], self.holdings.shortage(line[0].amounts)
@@ -257,7 +293,7 @@ class AnyTraffic:
         assert statistics.queue_depth == len(self.waiting)
         assert statistics.queue_bytes == sum(each.body_bytes for each in self.waiting)
         assert statistics.queue_cost_tokens == sum(each.cost_tokens for each in self.waiting)
-        dues = [each.deadline for each in self.waiting]
+        dues = [each.leaves_by for each in self.waiting]
         if dues and self.now < self.paused_until:
             dues.append(self.paused_until)
         assert self.door.next_deadline == min(dues, default=None)
@@ -277,7 +313,7 @@ class AnyTraffic:
         assert len(set(line)) == len(line)
         assert set(line) <= set(self.waiting)
         assert bool(line) == bool(self.waiting)
-        if self.now < self.paused_until:
+        if self.now < self.paused_until or self.setup.has_level:
             return
         shortages = [self.holdings.shortage(each.amounts) for each in line]
         assert not line or shortages[0] is not None
@@ -289,7 +325,8 @@ class AnyTraffic:
     def summary(self) -> str:
         return (
             f"{self.admitted} admitted ({self.overtakings} past others), {self.displaced} displaced, "
-            f"{self.expired} waited in vain, {self.refused} refused, {self.left} left: every check held"
+            f"{self.expired} waited in vain, {self.late} too late, {self.refused} refused, "
+            f"{self.left} left: every check held"
         )
 
     def empty(self) -> None:
@@ -353,12 +390,21 @@ def roll(traffic: AnyTraffic, dice: random.Random) -> None:
     elif what < 0.9:
         if traffic.waiting:
             traffic.client_leaves(dice.randrange(100))
-    elif what < 0.91:
-        traffic.engine_turns_away(dice.expovariate(1.0))
-    elif what < 0.92:
-        traffic.ceiling_moves(dice.choice([*Resource]), dice.uniform(0.25, 1.0))
+    elif what < 0.94:
+        roll_for_the_engine(traffic, dice)
     else:
         traffic.time_passes(dice.expovariate(0.4))
+
+
+def roll_for_the_engine(traffic: AnyTraffic, dice: random.Random) -> None:
+    """One thing that is seen of it."""
+    what = dice.choice(["turns away", "shows its pace", "moves its ceiling"])
+    if what == "turns away":
+        traffic.engine_turns_away(dice.expovariate(1.0))
+    elif what == "shows its pace":
+        traffic.paces_show(dice.randint(1, 900), dice.expovariate(2.0))
+    else:
+        traffic.ceiling_moves(dice.choice([*Resource]), dice.uniform(0.25, 1.0))
 
 
 def run(setup: Setup, events: int, seed: int) -> AnyTraffic:
