@@ -258,9 +258,13 @@ async def test_tokens_are_counted_as_it_says():
             refused = await gateway.http.post("/v1/messages/count_tokens", json=chat("What?"))
         async with live_gateway(emulator.base_url, **yaml.safe_load(setting)) as gateway:
             for_all = await gateway.http.post("/v1/messages/count_tokens", json=chat("What?"))
+            (word,) = re.findall(r"`x-gateway-tokens: (upstream)`", README)
+            headers = {"x-gateway-tokens": word}
+            sent_on = await gateway.http.post("/tokenize", json={"prompt": "What?"}, headers=headers)
     assert (counted.json()["tokens"], refused.status_code) == (None, 403)
     assert re.fullmatch(r"estimate; lower=\d+; upper=\d+", counted.headers["x-gateway-tokens"])
     assert for_all.json()["input_tokens"] > 0
+    assert sent_on.json()["tokens"] is not None
 
 
 def test_the_compose_file_starts_the_gateway_with_options_that_exist():
