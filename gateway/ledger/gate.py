@@ -231,7 +231,7 @@ class Gate:
     @property
     def prefill_tokens(self) -> int:
         """On their way to the first token."""
-        return self._ledger.held(Resource.PREFILL_TOKENS)
+        return self._ledger.held(Resource.PREFILL_TOKENS) + self.unadmitted.prefill_tokens
 
     @property
     def first_token_seconds(self) -> float:
@@ -245,7 +245,7 @@ class Gate:
 
     def generated(self, tokens: int, seconds: float) -> None:
         """All `tokens` of an answer came within `seconds` from the first of them."""
-        sequences = self._ledger.held(Resource.SEQUENCES)
+        sequences = self._ledger.held(Resource.SEQUENCES) + self.unadmitted.sequences
         self._forecast.token.observe(tokens, seconds, sequences)
         self._limit_sequences()
 

@@ -24,16 +24,17 @@ class ShadowLease(Lease):
     `would_wait_seconds` is how long it stood in line, until now if it still does.
     """
 
-    __slots__ = ("_decided_at", "_is_front_through", "decision")
+    __slots__ = ("_beside", "_decided_at", "_is_front_through", "decision")
 
     def __init__(self, gate: Gate, ticket: Ticket) -> None:
         super().__init__(gate, ticket, queue_seconds=0.0)
         gate.began()
-        gate.unadmitted = _sum(gate.unadmitted, ticket.amounts)
         self._held = Amounts()
+        self._beside = Amounts()
         self._decided_at: float | None = None
         self._is_front_through = False
         self.decision: Decision = Verdict.WAITING
+        self._take_beside(ticket.amounts)
         decision = gate.ask(ticket, self._decided)
         if decision is not Verdict.WAITING:
             self._decided(decision)
@@ -54,6 +55,7 @@ class ShadowLease(Lease):
 
     def grow(self, generated_tokens: int) -> None:
         """What is not held does not grow; it is caught up with once it is."""
+        self._generated_tokens = generated_tokens
         if self.is_admitted:
             super().grow(generated_tokens)
 
@@ -62,23 +64,27 @@ class ShadowLease(Lease):
         if self.is_open and self._decided_at is None:
             self._decided_at = self._gate.now
             self._gate.withdraw(self._ticket)
-        if self.is_open and not self.is_admitted:
-            self._gate.unadmitted = _sum(self._gate.unadmitted, self._ticket.amounts, -1)
+        self._take_beside(Amounts())
         super().close(ending)
 
     def _decided(self, decision: Decision) -> None:
         self.decision = decision
         self._decided_at = self._gate.now
         if self.is_admitted:
-            self._gate.unadmitted = _sum(self._gate.unadmitted, self._ticket.amounts, -1)
+            self._take_beside(Amounts())
             self._held = self._ticket.amounts
             if self._is_front_through:
                 self._release_front()
 
     def _release_front(self) -> None:
         self._is_front_through = True
+        self._take_beside(Amounts(self._beside.kv_blocks, self._beside.sequences))
         super()._release_front()
 
-
-def _sum(some: Amounts, more: Amounts, sign: int = 1) -> Amounts:
-    return Amounts(*(one + sign * other for one, other in zip(some, more, strict=True)))
+    def _take_beside(self, amounts: Amounts) -> None:
+        """What it takes of the engine without a place, from now on."""
+        gate, before = self._gate, self._beside
+        gate.unadmitted = Amounts(
+            *(whole - one + other for whole, one, other in zip(gate.unadmitted, before, amounts, strict=True))
+        )
+        self._beside = amounts

@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.domain.cost import EngineLimits
 from gateway.domain.errors import GatewayError
+from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Fate
 from gateway.domain.pressure import PressurePolicy
@@ -144,12 +145,13 @@ class _Server:
 def _gate(configuration: Configuration, engine: EngineSettings, time: VirtualTime) -> Gate:
     blocks = EngineLimits(kv_blocks=engine.kv_blocks).admission_kv_blocks
     return Gate(
-        LocalLedger((blocks, engine.sequences, engine.encoder_tokens, None)),
+        LocalLedger((blocks, engine.sequences, engine.encoder_tokens)),
         configuration.queue,
         clock=time,
         call_later=time.call_later,
         jitter=random.Random(0).random,  # noqa: S311 - the same each time
         preprocess_rate=PreprocessRate(configuration.preprocess_backlog_seconds),
+        forecast=Forecast.of(configuration.soonest),
     )
 
 

@@ -26,8 +26,8 @@ def gate_with(clock, **policy):
     return Gate(ledger, QueuePolicy(**policy), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 
-def ticket(clock, blocks=10, *, wait=30.0, encoder=0, pixels=0, reserved_tokens=64):
-    amounts, growth = Amounts(blocks, 1, encoder, pixels), OutputGrowth(reserved_tokens)
+def ticket(clock, blocks=10, *, wait=30.0, encoder=0, pixels=0, prefill=0, reserved_tokens=64):
+    amounts, growth = Amounts(blocks, 1, encoder, pixels, prefill), OutputGrowth(reserved_tokens)
     return Ticket(amounts, clock.now, clock.now + wait, growth=growth)
 
 
@@ -111,6 +111,16 @@ class TestOnTheWay:
         first.close(Ending.DONE)
         assert second.held == Amounts(4, 1)
         assert held(gate)[Resource.ENCODER_TOKENS] == 0
+
+    def test_the_way_to_the_first_token_is_learned_from_all(self, gate, clock):
+        """A thousand tokens take a second, whoever has a place."""
+        leases = [ShadowLease(gate, ticket(clock, prefill=1000)) for _ in range(3)]
+        for number, lease in enumerate(leases):
+            assert gate.prefill_tokens == 3000 - 1000 * number
+            lease.sent(is_streamed=True)
+            lease.first_event()
+        assert gate.prefill_tokens == 0
+        assert gate.unadmitted == Amounts(20, 2)
 
     def test_the_pace_of_preprocessing_is_learned_from_all(self, gate, clock):
         """They share one thread, whoever has a place."""

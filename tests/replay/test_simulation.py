@@ -66,6 +66,27 @@ class TestTheGate:
         assert replay(lines, tenants=tenants, **ONE_PLACE)[0.2].wait_seconds == pytest.approx(1.8)
 
 
+class TestLevelsOfService:
+    def test_who_would_begin_too_late_is_refused_instead_of_waiting_on(self, replay):
+        lines = [line(0.0, total_ms=9000.0), line(0.1)]
+        assert replay(lines, **ONE_PLACE)[0.1].fate is Fate.QUEUED
+        assert replay(lines, slo={"first_token_seconds": 2.0}, **ONE_PLACE)[0.1].fate is Fate.REFUSED
+
+    def test_no_more_goes_to_the_engine_than_begins_in_time(self, replay):
+        """Each prompt takes a second, as thirty have shown. Without a level nine that come together go in by the pool
+        alone; with one of four seconds the second has to wait for the first.
+        """
+        slow = {"first_event_ms": 1000.0, "total_ms": 1200.0, "prompt_tokens": 3000, "text_tokens": (3000, 3000, 3000)}
+        lines = [line(10.0 * number, **slow) for number in range(30)]
+        lines += [line(400.0 + number / 100, **slow) for number in range(9)]
+
+        def late(ended):
+            return [ended[each.arrived].fate for each in lines[30:]]
+
+        assert late(replay(lines)) == [Fate.ADMITTED] * 5 + [Fate.QUEUED] * 4
+        assert late(replay(lines, slo={"first_token_seconds": 4.0}))[:3] == [Fate.ADMITTED, Fate.QUEUED, Fate.REFUSED]
+
+
 class TestTheEngine:
     def test_an_answer_that_outgrows_its_place_keeps_others_out(self, replay):
         """Each begins with 12 of 48 blocks; after five seconds the long one has grown to 40."""
