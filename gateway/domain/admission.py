@@ -20,14 +20,12 @@ from gateway.domain.pressure import Pressure, pressure_on_images, pressure_on_te
 from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy, WaitQueue
+from gateway.domain.text_room import TextRoom
 from gateway.domain.ticket import Newcomer, Ticket
 
 # After so many texts that have to wait, no further text is looked at; likewise images, which so never hide a text.
 _MOST_BLOCKED = 8
 
-
-# For so long after a text another one is expected.
-_TEXTS_COME_SECONDS = 10.0
 
 # Between two looks at who in the line can no longer be served in time.
 _SWEEP_SECONDS = 0.1
@@ -74,14 +72,13 @@ class Admission:
         "_forecast",
         "_jitter",
         "_just_joined",
-        "_next_text",
         "_paused_until",
         "_policy",
         "_promises",
         "_queue",
         "_short",
         "_swept_at",
-        "_texts_until",
+        "_text_room",
     )
 
     def __init__(
@@ -99,8 +96,7 @@ class Admission:
         self._just_joined: Ticket | None = None
         self._paused_until = -inf
         self._swept_at = -inf
-        self._next_text = Amounts()
-        self._texts_until = -inf
+        self._text_room = TextRoom()
 
     @property
     def policy(self) -> QueuePolicy:
@@ -126,6 +122,8 @@ class Admission:
             # Its time runs since it came first.
             ticket.first_token_by = min(ticket.first_token_by, promise.first_token_by)
             ticket.answer_by = min(ticket.answer_by, promise.answer_by)
+        if not ticket.is_image:
+            self._text_room.came(ticket.amounts, now)
         if (late := self._late(ticket, now)) is not None:
             return late
         if not self._queue and now >= self._paused_until:
@@ -203,7 +201,7 @@ class Admission:
         other = Admission(budget, self._policy, self._jitter, self._forecast.copy())
         other._queue, other._promises, other._drain = self._queue.copy(), self._promises.copy(), copy(self._drain)
         other._short, other._paused_until = self._short, self._paused_until
-        other._next_text, other._texts_until = self._next_text, self._texts_until
+        other._text_room = copy(self._text_room)
         other._swept_at = self._swept_at
         return other
 
@@ -261,12 +259,9 @@ class Admission:
         return None
 
     def _try_reserve(self, ticket: Ticket, now: float) -> Resource | None:
-        """None: it holds its amounts. Where texts come and none waits, images that are due leave room for the next."""
-        if not ticket.is_image:
-            self._next_text, self._texts_until = ticket.amounts, now + _TEXTS_COME_SECONDS
-        leaves_room = ticket.is_image and ticket.is_due and now < self._texts_until
-        if leaves_room and not self._queue.wanted_by_texts.sequences:
-            short = self._budget.shortage(ticket.amounts.plus(self._next_text))
+        """None: it holds its amounts. While texts come and none waits, images that are due leave room for the next."""
+        if ticket.is_image and ticket.is_due and not self._queue.wanted_by_texts.sequences:
+            short = self._budget.shortage(ticket.amounts.plus(self._text_room.amounts(now)))
             if short is not None:
                 return short
         return self._budget.try_reserve(ticket.amounts)

@@ -45,10 +45,11 @@ class Miss(NamedTuple):
 class Forecast:
     """For one engine. The paces are observed by whoever sees answers (ledger/gate.py), the line by admission.py.
 
-    `answer_seconds` is what levels of service leave for an answer from its first token on.
+    `answer_seconds` is what levels of service leave for an answer from its first token on. `is_bound` says that there
+    are such levels, by which it is limited what is let in.
     """
 
-    __slots__ = ("_answer_seconds", "first_token", "line", "token", "turns")
+    __slots__ = ("_answer_seconds", "first_token", "is_bound", "line", "token", "turns")
 
     _LINE_MEMORY_SECONDS = 8.0
     _ROOM = 1.5
@@ -63,17 +64,18 @@ class Forecast:
         self._answer_seconds = answer_seconds
         self.first_token = first_token or FirstTokenPace()
         self.token = token or TokenPace()
+        self.is_bound = answer_seconds < inf or self.first_token.window_tokens is not None
         self.line = DrainRate(self._LINE_MEMORY_SECONDS)
         self.turns = DrainRate(self._LINE_MEMORY_SECONDS)
 
     @classmethod
     def of(cls, soonest: ServiceLevel) -> "Forecast":
-        """A quarter of the time to the first token is the engine's, the rest is for waiting here, where turns are fair.
+        """An eighth of the time to the first token is the engine's, the rest is for waiting here, where turns are fair.
 
         What is left then is for the answer.
         """
         first, total = soonest
-        return cls(FirstTokenPace(first / 4), answer_seconds=total - first if first < inf else total)
+        return cls(FirstTokenPace(first / 8), answer_seconds=total - first if first < inf else total)
 
     def copy(self) -> "Forecast":
         """With the same paces, and a line that goes its own way from now on."""

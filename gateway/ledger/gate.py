@@ -241,13 +241,15 @@ class Gate:
     def first_token_came(self, tokens: int, seconds: float) -> None:
         """It came `seconds` after its request was sent; `tokens` were on their way then, its own among them."""
         self._forecast.first_token.observe(tokens, seconds)
-        self._follow_pace()
+        if self._forecast.is_bound:
+            self._follow_pace()
 
     def generated(self, tokens: int, seconds: float) -> None:
         """All `tokens` of an answer came within `seconds` from the first of them."""
         sequences = self._ledger.held(Resource.SEQUENCES) + self.unadmitted.sequences
         self._forecast.token.observe(tokens, seconds, sequences)
-        self._limit_sequences()
+        if self._forecast.is_bound:
+            self._limit_sequences()
 
     def preprocessing_started(self, pixels: int) -> float:
         """`pixels` were sent; returns the seconds after which the engine's thread should be through with them."""

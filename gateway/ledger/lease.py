@@ -118,7 +118,7 @@ class Lease:
 
     def _release_front(self) -> None:
         held = self.held
-        if not any(held[Resource.ENCODER_TOKENS :]):
+        if not (held.prefill_tokens or held.encoder_tokens or held.preprocess_pixels):
             return
         self._held = Amounts(held.kv_blocks, held.sequences)
         self._gate.give_back(Amounts(0, 0, held.encoder_tokens, held.preprocess_pixels, held.prefill_tokens))

@@ -211,9 +211,9 @@ class TestImagesBesideTexts:
         assert two.offer(ticket(pixels=1_000), 1.0) is ADMITTED
 
 
-def test_a_level_leaves_the_engine_a_quarter_of_the_time_to_the_first_token_and_the_rest_to_the_answer():
+def test_a_level_leaves_the_engine_an_eighth_of_the_time_to_the_first_token_and_the_rest_to_the_answer():
     forecast = Forecast.of(ServiceLevel(4.0, 15.0))
-    assert forecast.first_token.window_tokens == 4_000
+    assert forecast.first_token.window_tokens == 2_000
     for load in (2, 4, 6, 8, 10):
         forecast.token.observe(100, load, load)
     assert forecast.most_sequences == 11

@@ -52,7 +52,7 @@ async def answered(gate, clock, *, first_seconds, tokens=0, token_seconds=0.0, b
 async def test_what_is_on_its_way_is_held_until_the_first_event(gate, clock):
     lease = await gate.admit(ticket(clock))
     lease.sent(is_streamed=True)
-    assert on_their_way(gate) == (1_000, 4_000)
+    assert on_their_way(gate) == (1_000, 2_000)
     lease.first_event()
     lease.first_event()
     assert on_their_way(gate)[0] == 0
@@ -64,18 +64,18 @@ async def test_what_is_on_its_way_is_held_until_the_first_event(gate, clock):
 async def test_slow_first_tokens_close_the_window_and_fast_ones_open_it(gate, clock):
     for _ in range(20):
         await answered(gate, clock, first_seconds=2.0)
-    assert on_their_way(gate) == (0, pytest.approx(500, rel=0.1))
+    assert on_their_way(gate) == (0, pytest.approx(250, rel=0.1))
     for _ in range(60):
         await answered(gate, clock, first_seconds=0.1, beside=2)
-    assert on_their_way(gate)[1] > 1_500
+    assert on_their_way(gate)[1] > 750
 
 
 async def test_who_comes_while_the_window_is_full_waits_for_a_first_event(gate, clock):
-    leases = [await gate.admit(ticket(clock, 2_000)) for _ in range(2)]
+    leases = [await gate.admit(ticket(clock, 1_000)) for _ in range(2)]
     for lease in leases:
         lease.sent(is_streamed=True)
     decided = []
-    gate.ask(ticket(clock, 2_000), decided.append)
+    gate.ask(ticket(clock, 1_000), decided.append)
     assert decided == []
     clock.advance(0.5)
     leases[0].first_event()
