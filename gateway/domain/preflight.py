@@ -63,7 +63,8 @@ def foresee(
     longest_wait_seconds: float,
 ) -> Foresight:
     """What `Admission.would_decide` said, with what would change it. `family` None: sizes are not advised."""
-    short = prospect.short
+    # What is on its way to its first token has it in a moment: nothing that the request could change is short.
+    short = None if prospect.short is Resource.PREFILL_TOKENS else prospect.short
     shortage = None if short is None else _shortage(cost, short, holdings)
     remedies = Remedies()
     if short is not None and shortage is not None:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -62,6 +63,21 @@ def test_every_setting_is_listed_with_its_value_and_its_source(tmp_path):
     assert settings["budget.kv_blocks"] == {"value": None, "origin": "default"}
     assert "[gone]" in result.stdout
     assert "(automatic)" in result.stdout
+
+
+def test_levels_are_shown_as_each_class_has_them():
+    nothing, result = found()
+    assert nothing["levels"] == []
+    assert nothing["settings"]["slo.total_seconds"] == {"value": None, "origin": "default"}
+    assert re.search(r"slo.total_seconds +\(off\)", result.stdout)
+    said, result = found("--set", "slo.first_token_seconds=4", "--set", "slo.classes.batch.total_seconds=600")
+    assert [tuple(level.values()) for level in said["levels"]] == [
+        ("default", "critical", 4.0, None),
+        ("default", "interactive", 4.0, None),
+        ("default", "default", 4.0, None),
+        ("default", "batch", 4.0, 600.0),
+    ]
+    assert re.search(r"default +batch +4 +600", result.stdout)
 
 
 def test_the_ladder_is_shown_as_it_will_be_climbed():

@@ -64,6 +64,11 @@ def test_a_refusal_carries_its_error_and_what_would_have_fitted():
     assert seen.remedies.oldest_images == 1
 
 
+def test_what_waits_for_others_to_begin_is_short_of_nothing_that_it_could_change():
+    seen = told(Prospect(Verdict.WAITING, Resource.PREFILL_TOKENS))
+    assert (seen.outlook, seen.shortage, seen.remedies) == (Outlook.WAITING, None, Remedies())
+
+
 def test_what_never_fits_is_refused_with_its_400():
     misfit = find_misfit(COST, EngineLimits(max_model_len=150), FAMILY)
     assert never(misfit) == Foresight(Outlook.REFUSED, misfit.error, shortage=misfit.shortage, remedies=misfit.remedies)

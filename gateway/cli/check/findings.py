@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 from gateway.domain.pressure import Rung
+from gateway.domain.priority import Priority
+from gateway.domain.slo import ServiceLevel
 from gateway.models.served import Engine, ModelTable, ServedModel
 from gateway.pipeline.follow import describe_engine
 from gateway.policies import (
@@ -15,6 +18,7 @@ from gateway.policies import (
     engine_of,
     pixel_limits,
     pressure_policy_of,
+    tenants_of,
     upstreams_of,
 )
 from gateway.settings import Section, Settings
@@ -89,6 +93,16 @@ class RungFound:
 
 
 @dataclass(frozen=True, slots=True)
+class LevelFound:
+    """By when a class of a tenant's requests is due, in seconds; None where nothing is promised."""
+
+    tenant: str
+    priority: str
+    first_token_seconds: float | None
+    total_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """All of it. `unknown` are sentences about what is therefore not enforced."""
 
@@ -99,6 +113,7 @@ class Findings:
     upstreams: list[UpstreamFound]
     unknown: list[str]
     ladder: list[RungFound]
+    levels: list[LevelFound]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -109,6 +124,7 @@ class Findings:
             "upstreams": [upstream.as_json() for upstream in self.upstreams],
             "unknown": self.unknown,
             "ladder": [asdict(rung) for rung in self.ladder],
+            "levels": [asdict(level) for level in self.levels],
         }
 
 
@@ -129,6 +145,7 @@ def find(
         upstreams=upstreams,
         unknown=list(_unknown(upstreams)),
         ladder=list(_ladder(settings)),
+        levels=list(_levels(settings)),
     )
 
 
@@ -151,6 +168,14 @@ def _found(
         engine=engine,
         models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
     )
+
+
+def _levels(settings: Settings) -> Iterator[LevelFound]:
+    for name, tenant in tenants_of(settings).items():
+        for priority, level in zip(Priority, tenant.levels, strict=True):
+            if level != ServiceLevel():
+                first, total = (None if seconds == inf else seconds for seconds in level)
+                yield LevelFound(name, priority.label, first, total)
 
 
 def _ladder(settings: Settings) -> Iterator[RungFound]:

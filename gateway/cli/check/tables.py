@@ -1,14 +1,13 @@
 """How `check` prints what it found."""
 
 import json
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.check.findings import Findings, UpstreamFound
+from gateway.cli.check.findings import Effective, Findings, UpstreamFound
 from gateway.cli.options import wide_console
 
 _MIB = 1 << 20
@@ -22,6 +21,8 @@ def print_findings(findings: Findings) -> None:
     console.print(_pixels_table(findings))
     if findings.ladder:
         console.print(_ladder_table(findings))
+    if findings.levels:
+        console.print(_levels_table(findings))
     for upstream in findings.upstreams:
         _print_upstream(console, upstream)
     console.print("\nNot known, and what that means:")
@@ -33,14 +34,15 @@ def _settings_table(findings: Findings) -> Table:
     table = _table("Settings", "name", "value", "from")
     for each in findings.settings:
         style = None if each.origin == "default" else "bold"
-        table.add_row(each.name, Text(_shown(each.value)), Text(each.origin), style=style)
+        table.add_row(each.name, Text(_shown(each)), Text(each.origin), style=style)
     return table
 
 
-def _shown(value: Any) -> str:
-    if value is None:
-        return "(automatic)"
-    return value if isinstance(value, str) else json.dumps(value)
+def _shown(each: Effective) -> str:
+    if each.value is None:
+        # A level is what the operator promises: nobody finds it out for him.
+        return "(off)" if each.name.startswith("slo.") else "(automatic)"
+    return each.value if isinstance(each.value, str) else json.dumps(each.value)
 
 
 def _memory_table(findings: Findings) -> Table:
@@ -62,6 +64,14 @@ def _pixels_table(findings: Findings) -> Table:
     table = _table("Largest image", "format", "megapixels", "bound by")
     for limit in findings.pixels:
         table.add_row(limit.name, f"{limit.pixels / 1e6:,.1f}", limit.bound_by)
+    return table
+
+
+def _levels_table(findings: Findings) -> Table:
+    table = _table("Levels of service, in seconds from arrival", "tenant", "priority", "first token", "whole answer")
+    for each in findings.levels:
+        dues = ("-" if due is None else f"{due:g}" for due in (each.first_token_seconds, each.total_seconds))
+        table.add_row(Text(each.tenant), each.priority, *dues)
     return table
 
 
