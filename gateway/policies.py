@@ -111,6 +111,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         overload_status=settings.server.overload_status,
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage and not settings.is_shadow,
+        fallbacks={model.name: model.fallback for model in settings.models if model.fallback is not None},
         counts_tokens=settings.tokens.answer == "estimate" and not settings.is_shadow,
     )
 
@@ -181,6 +182,8 @@ def _idle_rungs(settings: Settings) -> Iterator[str]:
     most_kept = history.keep if history.mode == "always" else None
     if pressure.history and most_kept is not None and pressure.history.keep >= most_kept:
         yield f"pressure.history.keep is {pressure.history.keep}, but history.keep is {most_kept} for all already."
+    if pressure.fallback and not any(model.fallback for model in settings.models):
+        yield "pressure.fallback is set, but no model has another to fall back to: set models[].fallback."
     if settings.queue.requests == 0:
         for rung, each in pressure.rungs.items():
             if each.enter > 1.0:

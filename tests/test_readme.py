@@ -24,9 +24,10 @@ from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
-from gateway.policies import tenancy_of, tenants_of
+from gateway.policies import tenancy_of, tenants_of, upstreams_of
 from gateway.settings_sources import load
 from tests.domain.test_pressure_effect import SHRINK, at_times_capacity
+from tests.support.homes import picture_at
 from tests.support.live_gateway import chat, image, live_gateway, until
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway
@@ -162,6 +163,30 @@ async def test_the_rungs_that_changed_a_request_are_told_as_it_says():
     assert answer.headers["x-gateway-pressure"] == shown
 
 
+def test_the_example_of_several_servers_loads():
+    settings = load(file_text=example_of("upstreams"), file_name="README.md").settings
+    assert [(each.name, each.kv_blocks) for each in upstreams_of(settings)] == [("a", None), ("b", 20_000)]
+    assert [model.fallback for model in settings.models] == ["small", None]
+    assert "gateway_sent_elsewhere_total" in README
+
+
+async def test_before_several_servers_a_picture_stays_where_it_is_until_that_server_fails():
+    photo = picture_at("a")
+    with running_emulator() as a, running_emulator() as b:
+        async with live_gateway({"a": a.base_url, "b": b.base_url}) as gateway:
+            await gateway.until_up()
+            for question in ("What?", "Where?"):
+                assert (await gateway.chat(question, photo)).status_code == 200
+            assert (a.statistics().finished, b.statistics().finished) == (2, 0)
+            a.set_faults(kill=True)
+            assert (await gateway.chat("When?", photo)).status_code == 200
+            assert gateway.metrics("gateway_sent_elsewhere_total") == {'{upstream="a"}': 1}
+            await until(gateway.application.troubles)
+            assert "model server a is down" in (await gateway.http.get("/readyz")).json()["but"]
+            assert (await gateway.chat("Who?", photo)).status_code == 200
+            assert b.statistics().finished == 2
+
+
 def test_the_environment_example_loads():
     (assignment,) = re.findall(r"`(GATEWAY_[A-Z_]+=\S+)`", README)
     name, _, value = assignment.partition("=")
@@ -210,7 +235,11 @@ async def test_the_preflight_example_is_what_is_answered():
 
 
 async def test_the_headers_it_lists_come():
-    listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {"x-gateway-resize", "x-gateway-pressure"}
+    listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {
+        "x-gateway-resize",
+        "x-gateway-pressure",
+        "x-gateway-model",
+    }
     listed -= {name for name in listed if name.startswith("x-gateway-shadow")}
     with running_emulator() as emulator:
         async with live_gateway(emulator.base_url) as gateway:

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from gateway.policies import upstreams_of
+from gateway.policies import rungs_that_do_nothing, upstreams_of
 from gateway.settings import Settings
 from gateway.settings_sources import SettingsError, load
 
@@ -434,3 +434,39 @@ class TestPressure:
         assert mistakes(file_text="pressure: 3", file_name="g.yaml") == [
             "pressure (file g.yaml): must hold names and values, such as {name: value}"
         ]
+
+
+class TestFallbacks:
+    def test_each_model_may_have_one(self):
+        text = "models: [{name: a, fallback: b}, {name: b, fallback: c}, {name: c}]"
+        models = load(file_text=text, file_name="g.yaml").settings.models
+        assert [model.fallback for model in models] == ["b", "c", None]
+
+    def test_all_mistakes_are_named_at_once(self):
+        text = """
+models:
+  - {name: a, fallback: b}
+  - {name: b, fallback: a}
+  - {name: c, fallback: c}
+  - {name: d, fallback: a}
+  - {name: e, fallback: nobody}
+  - {name: "", fallback: a, colour: red}
+  - f
+"""
+        assert mistakes(file_text=text, file_name="g.yaml") == [
+            "models.0.fallback (file g.yaml): goes in a circle: a -> b -> a",
+            "models.1.fallback (file g.yaml): goes in a circle: b -> a -> b",
+            "models.2.fallback (file g.yaml): goes in a circle: c -> c",
+            "models.4.fallback (file g.yaml): there is no model 'nobody' among models; name it there too",
+            "models.5.name (file g.yaml): String should have at least 1 character",
+            "models.5.colour (file g.yaml): there is no such setting",
+            "models.6 (file g.yaml): must hold names and values, such as {name: value}",
+        ]
+
+    def test_a_rung_that_no_model_takes_does_nothing(self):
+        settings = load(flags={"pressure.fallback": "on", "models": "[{name: a}]"}).settings
+        assert rungs_that_do_nothing(settings) == [
+            "pressure.fallback is set, but no model has another to fall back to: set models[].fallback."
+        ]
+        settings = load(flags={"pressure.fallback": "on", "models": "[{name: a, fallback: b}, {name: b}]"}).settings
+        assert not rungs_that_do_nothing(settings)

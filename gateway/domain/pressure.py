@@ -34,6 +34,7 @@ class Rung(StrEnum):
     SHRINK = "shrink"
     HISTORY = "history"
     MAX_TOKENS = "max_tokens"
+    FALLBACK = "fallback"
     SHED = "shed"
     REFUSE = "refuse"
 

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from gateway.domain.holdings import HoldingsStatistics
-from gateway.domain.quantities import Resource
-
 BUSY_UTILISATION = 0.75
 """From here on an image is no longer sent home. Below it, whoever comes is let in at once, so that a warm cache is pure
 gain; above it the next large request may have to wait, and a wait soon costs more than encoding an image anew does (a
@@ -23,9 +20,9 @@ fraction of a second). The last quarter is for those that have no other place to
 class Standing(NamedTuple):
     """How one server stands, for one request.
 
-    `lists` its model: None as long as the server has not told what it serves. `utilisation` is 1.0 where the tightest
-    resource is full and nobody waits, 2.0 where as many wait as the engine has places. `keeps_place`: it was promised
-    one there, and comes back for it.
+    `lists` its model: None as long as the server has not told what it serves. `utilisation` is the pressure there
+    (pressure.py): 1.0 where the tightest resource is full and nobody waits, 2.0 where as much again is waited for.
+    `keeps_place`: it was promised one there, and comes back for it.
     """
 
     name: str
@@ -53,16 +50,6 @@ def pick(standings: Sequence[Standing], image: bytes | None, request_id: bytes) 
         (index for index in among if standings[index].utilisation == least),
         key=lambda index: _score(image or request_id, standings[index].name),
     )
-
-
-def utilisation(holdings: HoldingsStatistics, waiting: int) -> float:
-    """How full an engine is, with so many requests that wait for it: see `Standing`. What is not known to be limited
-    does not count.
-    """
-    shares = [held / most for held, most in zip(holdings.held, holdings.capacity, strict=True) if most]
-    fullest = max(shares, default=0.0)
-    places = holdings.capacity[Resource.SEQUENCES] or 1
-    return max(1.0, fullest) + waiting / places if waiting else fullest
 
 
 def eligible(standings: Sequence[Standing]) -> list[int]:

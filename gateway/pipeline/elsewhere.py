@@ -8,14 +8,16 @@ two at most. What was silent for too long has had its time, and is not sent agai
 Where a second server gives a 5xx too, the request is to blame, and neither server is held to be broken.
 """
 
+from math import inf
+
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.request import VisionRequest
-from gateway.domain.routing import BUSY_UTILISATION, pick
+from gateway.domain.routing import BUSY_UTILISATION
 from gateway.pipeline.back_pressure import BACK_PRESSURE, is_the_clients_own, retry_after_seconds, turned_away
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange, Parts
-from gateway.pipeline.routing import first_image, standing_of
+from gateway.pipeline.routing import picked, standing_of
 from gateway.upstream.client import Answer
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError
 
@@ -45,7 +47,7 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
     if len(parts.backends) == 1 or exchange.came_from is not None or not _may_be_sent_again(exchange, failure):
         return False
     is_busy = isinstance(failure, Answer) and failure.status in BACK_PRESSURE
-    other = _another(parts, exchange, request, most_utilised=BUSY_UTILISATION if is_busy else None)
+    other = _another(parts, exchange, request, most_utilised=BUSY_UTILISATION if is_busy else inf)
     if other is None:
         return False
     if isinstance(failure, Answer) and is_busy:
@@ -60,7 +62,7 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
     parts.metrics.sent_elsewhere(exchange.backend.name)
     exchange.came_from = exchange.backend
     exchange.goes_to(other)
-    exchange.request = request
+    exchange.request, exchange.fallback = request, None
     return True
 
 
@@ -86,17 +88,17 @@ def _may_be_sent_again(exchange: Exchange, failure: Failure) -> bool:
     return failure.status in _BROKEN or failure.status in BACK_PRESSURE
 
 
-def _another(parts: Parts, exchange: Exchange, request: VisionRequest, most_utilised: float | None) -> Backend | None:
-    """A healthy server that serves the model too, and where need be has room."""
+def _another(parts: Parts, exchange: Exchange, request: VisionRequest, most_utilised: float) -> Backend | None:
+    """A healthy server that serves the model too, and has room."""
     now = parts.clock()
     others = [backend for backend in parts.backends if backend is not exchange.backend]
-    standings = [standing_of(backend, request.model, now) for backend in others]
-    image = first_image(exchange.body, request) if request.images else None
-    picked = pick(standings, image, exchange.request_id.encode())
-    standing = standings[picked]
-    serves_it = standing.lists or exchange.backend.models.lists(request.model) is False
-    has_room = most_utilised is None or standing.utilisation < most_utilised
-    return others[picked] if serves_it and standing.is_healthy and has_room else None
+    standings = [standing_of(backend, request, now) for backend in others]
+    index = picked(standings, exchange, request)
+    standing = standings[index]
+    # Who does not list it is asked only where nobody does, or may yet turn out to.
+    serves_it = standing.lists or all(backend.models.lists(request.model) is False for backend in parts.backends)
+    has_room = standing.utilisation < most_utilised
+    return others[index] if serves_it and standing.is_healthy and has_room else None
 
 
 def _give_back(exchange: Exchange, ending: Ending) -> None:

@@ -1,8 +1,8 @@
 """One request on its way, and the parts that its story is played with. Values only; the steps are in story.py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.geometry import Size
@@ -30,6 +30,9 @@ from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import Usage
 from gateway.wire.usage_event import UsageEventFilter
 
+if TYPE_CHECKING:
+    from gateway.pipeline.fallback import Fallback
+
 
 @dataclass(frozen=True, slots=True)
 class Policies:
@@ -47,6 +50,7 @@ class Policies:
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     asks_for_usage: bool = True
     counts_tokens: bool = False
+    fallbacks: Mapping[str, str] = field(default_factory=dict)
 
 
 class Looker(Protocol):
@@ -107,7 +111,7 @@ class Exchange:
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
-    long as the request itself may have been the cause.
+    long as the request itself may have been the cause. `fallback` serves in place of the model that was asked for.
     """
 
     request_id: str
@@ -162,6 +166,7 @@ class Exchange:
     is_settled: bool = False
     ended: float = 0.0
     came_from: Backend | None = None
+    fallback: "Fallback | None" = None
     doubted: Backend | None = None
     waited_seconds: float = 0.0
     backend: Backend = field(init=False, repr=False)

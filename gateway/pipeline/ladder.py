@@ -16,7 +16,8 @@ from gateway.domain.resize import OPT_OUT, Cap
 from gateway.domain.trim import TrimReason, new_images
 from gateway.ledger.gate import Gate
 from gateway.pipeline.backend import Backend
-from gateway.pipeline.exchange import Exchange
+from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.fallback import fall_back
 from gateway.pipeline.reading import read_aside
 from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.rewriting import ImageSource
@@ -28,21 +29,32 @@ _WITH_ANSWERS = frozenset({Kind.CHAT, Kind.COMPLETIONS})
 
 
 async def meet_pressure(
-    relief: Relief, exchange: Exchange, request: VisionRequest, *, is_asking: bool = False
+    parts: Parts, exchange: Exchange, request: VisionRequest, *, is_asking: bool = False, may_fall_back: bool = True
 ) -> VisionRequest:
-    """Before anything is computed: the request, with a lower bound on its answers where that rung is in force.
+    """Before anything is computed: the request, for another model or with a lower bound on its answers where these
+    rungs are in force. Whoever is to serve it, it meets the pressure there.
 
     Raises GatewayError 429 where the pressure leaves no place for it; who `is_asking` only is promised none.
     """
-    if not request.needs_engine:
+    relief = parts.relief
+    if relief is None or not request.needs_engine:
         return request
-    relieved = exchange.relieved = relief.look(exchange.backend.name, on_images=bool(request.images))
+    relieved = _look(relief, exchange, request)
+    if may_fall_back and Rung.FALLBACK in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
+        request = await fall_back(parts, exchange, request)
+        if exchange.fallback is not None:
+            relieved = _look(relief, exchange, request)
     if not relieved.in_force:
         return request
     refuse_under_pressure(relieved, exchange, exchange.backend.gate, is_asking=is_asking)
     if Rung.MAX_TOKENS in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
         return await _with_fewer_tokens(relieved, exchange, request)
     return request
+
+
+def _look(relief: Relief, exchange: Exchange, request: VisionRequest) -> Relieved:
+    relieved = exchange.relieved = relief.look(exchange.backend.name, on_images=bool(request.images))
+    return relieved
 
 
 def refuse_under_pressure(relieved: Relieved, exchange: Exchange, gate: Gate, *, is_asking: bool = False) -> None:
@@ -163,6 +175,8 @@ def touched_by(exchange: Exchange, relieved: Relieved) -> Iterator[Rung]:
         yield Rung.HISTORY
     if relieved.cap is not None:
         yield Rung.MAX_TOKENS
+    if exchange.fallback is not None:
+        yield Rung.FALLBACK
     if relieved.refused_by is not None:
         yield relieved.refused_by
 

@@ -6,8 +6,8 @@ from gateway.domain.preflight import Foresight, foresee, never, refused
 from gateway.domain.pressure import Rung
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Parts
-from gateway.pipeline.ladder import declare_rungs, meet_pressure
-from gateway.pipeline.pricing import misfit_of, price
+from gateway.pipeline.fitting import price_where_it_fits
+from gateway.pipeline.ladder import declare_rungs
 from gateway.pipeline.reading import read_aside, read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import as_gateway_error, hash_images, spare_known, ticket_of
@@ -25,14 +25,11 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
         exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
         request = await read_request(exchange)
         route(parts, exchange, request)
-        if parts.relief is not None:
-            request = await meet_pressure(parts.relief, exchange, request, is_asking=True)
-        plan, cost = await price(parts, exchange, request)
+        request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request, is_asking=True)
     except GatewayError as error:
         if error.code is Code.INVALID_JSON:
             raise
         return Report(verdict_report(refused(error), None, overload_status, _pressure(exchange)), None)
-    misfit = misfit_of(exchange, cost)
     if misfit is not None:
         foresight = never(misfit)
     else:

@@ -45,6 +45,7 @@ def record_of(
         endpoint=exchange.path[:200],
         method=exchange.method,
         model=exchange.model_name if exchange.model else None,
+        asked_model=_asked_model(exchange),
         upstream=_upstream(exchange),
         failed_upstream=exchange.came_from.name if exchange.came_from else None,
         status=status,
@@ -147,6 +148,12 @@ def _pictures(exchange: Exchange, request: VisionRequest) -> list[Picture | None
         size = info.size
         pictures[plan.ordinal] = Picture(digest, info.format, size.width, size.height, plan.tokens, is_low)
     return pictures
+
+
+def _asked_model(exchange: Exchange) -> str | None:
+    """Where another served: by a name that the gateway knows, never the client's text."""
+    fallback = exchange.fallback
+    return None if fallback is None else fallback.home.models.served(fallback.asked.model).name
 
 
 def _upstream(exchange: Exchange) -> str | None:

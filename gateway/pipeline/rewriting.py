@@ -44,6 +44,8 @@ def rewrite(
     exchange.asks_for_usage = bool(splices)
     if exchange.relieved is not None and exchange.relieved.cap is not None:
         splices.append(exchange.relieved.cap.splice)
+    if exchange.fallback is not None:
+        splices.append(exchange.fallback.splice)
     for source in sources:
         result = prepared.get(source.ref.ordinal)
         media_type = result.media_type if result else f"image/{source.info.format}"

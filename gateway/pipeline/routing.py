@@ -1,9 +1,10 @@
 """Which server a request goes to: how each stands just now, for domain/routing.py to pick from."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from gateway.domain.request import VisionRequest
-from gateway.domain.routing import Standing, pick, utilisation
+from gateway.domain.routing import Standing, pick
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange, Parts
 
@@ -13,25 +14,30 @@ _COMPARED_BYTES = 4096
 
 def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
     """Before the request is priced. With one server there is nothing to choose."""
-    backends = parts.backends
-    if len(backends) > 1:
-        now = parts.clock()
-        newcomer = exchange.newcomer(exchange.body_bytes)
-        standings = [
-            standing_of(backend, request.model, now)._replace(keeps_place=backend.gate.is_expected(newcomer))
-            for backend in backends
-        ]
-        image = first_image(exchange.body, request) if request.images else None
-        exchange.goes_to(backends[pick(standings, image, exchange.request_id.encode())])
+    if len(parts.backends) > 1:
+        exchange.goes_to(best_of(parts.backends, exchange, request, parts.clock()))
 
 
-def standing_of(backend: Backend, model: str | None, now: float) -> Standing:
-    statistics = backend.gate.statistics()
-    used = utilisation(statistics.holdings, statistics.admission.queue_depth)
+def best_of(backends: Sequence[Backend], exchange: Exchange, request: VisionRequest, now: float) -> Backend:
+    newcomer = exchange.newcomer(exchange.body_bytes)
+    standings = [
+        standing_of(backend, request, now)._replace(keeps_place=backend.gate.is_expected(newcomer))
+        for backend in backends
+    ]
+    return backends[picked(standings, exchange, request)]
+
+
+def picked(standings: Sequence[Standing], exchange: Exchange, request: VisionRequest) -> int:
+    image = first_image(exchange.body, request) if request.images else None
+    return pick(standings, image, exchange.request_id.encode())
+
+
+def standing_of(backend: Backend, request: VisionRequest, now: float) -> Standing:
+    used = backend.gate.pressure(on_images=bool(request.images)).ratio
     # Who comes while nothing is sent has to wait, however little is held.
     if backend.follower.pause_seconds:
         used = max(1.0, used)
-    return Standing(backend.name, backend.models.lists(model), backend.is_healthy(now), used)
+    return Standing(backend.name, backend.models.lists(request.model), backend.is_healthy(now), used)
 
 
 def first_image(body: bytes | bytearray, request: VisionRequest) -> bytes:

@@ -11,8 +11,9 @@ from gateway.domain.errors import GatewayError
 from gateway.domain.request import VisionRequest
 from gateway.ledger.shadow import ShadowLease
 from gateway.pipeline.exchange import Exchange, Parts
-from gateway.pipeline.ladder import declare_rungs, meet_pressure
-from gateway.pipeline.pricing import misfit_of, price
+from gateway.pipeline.fallback import take_back
+from gateway.pipeline.fitting import price_where_it_fits
+from gateway.pipeline.ladder import declare_rungs
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import (
@@ -75,20 +76,20 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
     except Exception:  # noqa: BLE001 - whatever it is, the client's answer does not depend on it
         _log.exception("request %s met a fault while it was decided in shadow; it is sent", exchange.request_id)
         is_undecided = True
-    # The ladder may have lowered the bound on its answers; it is sent with its own.
-    exchange.request = request
     lease = exchange.lease if isinstance(exchange.lease, ShadowLease) else None
     would_be = WouldBe(error, lease, exchange.plans, exchange.trimmed, declare_rungs(exchange), is_undecided)
+    if exchange.fallback is not None:
+        asked = take_back(exchange, exchange.fallback)
+        exchange.model = exchange.models.served(asked.model)
+    # The ladder may have lowered the bound on its answers; it is sent with its own.
+    exchange.request = request
     exchange.plans, exchange.trimmed, exchange.trimmed_tokens, exchange.relieved = (), (), 0, None
     return would_be
 
 
 async def _admitted(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
     """Steps 3 to 6, with a lease that stands for it whatever the gate says. Raises GatewayError."""
-    if parts.relief is not None:
-        request = await meet_pressure(parts.relief, exchange, request)
-    plan, cost = await price(parts, exchange, request)
-    misfit = misfit_of(exchange, cost)
+    request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request)
     if misfit is not None:
         raise misfit.error
     if not request.needs_engine:

@@ -19,9 +19,8 @@ from gateway.models.served import Engine
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
 from gateway.pipeline.exchange import Exchange, Parts, Rules
-from gateway.pipeline.ladder import meet_pressure
+from gateway.pipeline.fitting import price_where_it_fits
 from gateway.pipeline.planning import Plan
-from gateway.pipeline.pricing import misfit_of, price
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
 from gateway.pipeline.routing import route
@@ -67,10 +66,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
 
 async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) -> Answer:
     """The story with one server. Raises GatewayError."""
-    if parts.relief is not None:
-        request = await meet_pressure(parts.relief, exchange, request)
-    plan, cost = await price(parts, exchange, request)
-    misfit = misfit_of(exchange, cost)
+    request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request)
     if misfit is not None:
         raise misfit.error
     if request.needs_engine:

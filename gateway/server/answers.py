@@ -101,6 +101,7 @@ def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         trimmed=exchange.trimmed,
         encoded_anew=exchange.encoded_anew,
         rungs=declare_rungs(exchange),
+        fallback=exchange.fallback.name if exchange.fallback else None,
     )
 
 

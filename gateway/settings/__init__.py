@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
 from gateway.domain.output import ReservationRule
+from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
@@ -16,7 +17,6 @@ from gateway.settings.sections import (
     HistorySettings,
     ImageSettings,
     LogSettings,
-    ModelSettings,
     QueueSettings,
     ResizeSettings,
     ServerSettings,
@@ -48,7 +48,7 @@ class Settings(Section):
     pressure: Pressure = PressureSettings()
     slo: Slo = SloSettings()
     output_reservation: ReservationRule = ReservationRule.QUANTILE
-    models: tuple[ModelSettings, ...] = ()
+    models: Models = ()
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     streaming: StreamingSettings = StreamingSettings()

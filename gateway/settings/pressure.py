@@ -56,6 +56,13 @@ class MaxTokensSettings(RungSettings):
     tokens: PositiveInt = 512
 
 
+class FallbackSettings(RungSettings):
+    """Requests for a model that has a `models[].fallback` are served by that, where it is less pressed."""
+
+    enter: _Threshold = 2.5
+    leave: _Threshold = 1.5
+
+
 class ShedSettings(RungSettings):
     """Requests of this priority and less urgent ones are refused."""
 
@@ -77,6 +84,7 @@ class PressureSettings(Section):
     shrink: Switched[ShrinkSettings] = None
     history: Switched[HistoryRungSettings] = None
     max_tokens: Switched[MaxTokensSettings] = None
+    fallback: Switched[FallbackSettings] = None
     shed: Switched[ShedSettings] = None
     refuse: Switched[RefuseSettings] = None
 
@@ -90,6 +98,7 @@ _KINDS: dict[Rung, type[RungSettings]] = {
     Rung.SHRINK: ShrinkSettings,
     Rung.HISTORY: HistoryRungSettings,
     Rung.MAX_TOKENS: MaxTokensSettings,
+    Rung.FALLBACK: FallbackSettings,
     Rung.SHED: ShedSettings,
     Rung.REFUSE: RefuseSettings,
 }

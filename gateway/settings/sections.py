@@ -104,15 +104,6 @@ class QueueSettings(Section):
     wait_seconds: PositiveFloat = 30.0
 
 
-class ModelSettings(Section):
-    """A served model, where its name alone does not tell."""
-
-    name: Annotated[str, Field(min_length=1)]
-    family: str | None = None
-    folder: str | None = None
-    processor: dict[str, object] | None = None
-
-
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     requests: bool = True

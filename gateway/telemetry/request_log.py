@@ -45,9 +45,9 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
     `time` is the end of the request. `tenant` is the operator's name for whoever has the key, or `default`;
     `deadline_ms` what the client gave from its arrival. `message` is what a refused client was told, `short` the
-    resource that was short. `upstream` is the server that got it or had no place for it, by its name if it has one, and
-    `failed_upstream` the one that failed it before. Tokens are predicted ones, as reserved, and `actual_…` those that
-    the engine reported.
+    resource that was short. `model` served, in place of `asked_model` where that is there. `upstream` is the server
+    that got it or had no place for it, by its name if it has one, and `failed_upstream` the one that failed it before.
+    Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported.
     `is_kept_alive`: its 200 went out while it waited, whatever came of it then.
     `images_changed` are the entries of `x-gateway-images`. Where there is a ladder, `pressure` is what the request met,
     and `rungs` the value of `x-gateway-pressure`.
@@ -70,6 +70,7 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     priority: str | None = None
     deadline_ms: float | None = None
     model: str | None = None
+    asked_model: str | None = None
     upstream: str | None = None
     failed_upstream: str | None = None
     status: int | None = None

@@ -27,9 +27,10 @@ def success_headers(
     trimmed: Collection[int] = (),
     encoded_anew: Collection[int] = (),
     rungs: str = "",
+    fallback: str | None = None,
 ) -> list[tuple[bytes, bytes]]:
     """Token counts are the estimate's; `trimmed` and `encoded_anew` (not resized) are ordinals of images; `rungs` are
-    those of the ladder that changed the request.
+    those of the ladder that changed the request, `fallback` is the model that served in place of the one asked for.
     """
     headers = [
         (b"x-gateway-prompt-tokens", b"%d" % prompt_tokens),
@@ -37,6 +38,8 @@ def success_headers(
         (b"x-gateway-queue-ms", b"%d" % round(queue_seconds * 1000)),
         *pressure_header(rungs),
     ]
+    if fallback is not None:
+        headers.append((b"x-gateway-model", fallback.encode("ascii", "backslashreplace")))
     images = declare_images(plans, trimmed, encoded_anew)
     return [*headers, (b"x-gateway-images", images)] if images else headers
 

@@ -158,7 +158,7 @@ class TestNothingIsRefused:
         async def broken(*_):
             raise ZeroDivisionError
 
-        monkeypatch.setattr(shadow, "price", broken)
+        monkeypatch.setattr(shadow, "price_where_it_fits", broken)
         _, answer, line = await answered(chat())
         assert (answer.content, answer.headers["x-gateway-shadow"]) == (ANSWER, "undecided")
         assert line["shadow"] == "undecided"

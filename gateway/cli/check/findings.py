@@ -186,6 +186,7 @@ def _ladder(settings: Settings) -> Iterator[RungFound]:
         Rung.SHRINK: f"new images are brought under {policy.preset} ({policy.preset.area_pixels:,} pixels)",
         Rung.HISTORY: f"conversations that first come now keep {policy.keep_images} images",
         Rung.MAX_TOKENS: f"answers get {policy.max_tokens} tokens at most",
+        Rung.FALLBACK: "requests are served by their model's fallback, where that is less pressed",
         Rung.SHED: f"requests of priority {policy.shed_from.label} and less urgent ones are refused",
         Rung.REFUSE: "all new requests are refused",
     }

@@ -1,0 +1,48 @@
+"""The served models of which the operator says more than their name."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+
+from gateway.settings.section import Place, Section, checked
+
+
+class ModelSettings(Section):
+    """A served model, where its name alone does not tell. `fallback` names the model that may serve in its place."""
+
+    name: Annotated[str, Field(min_length=1)]
+    family: str | None = None
+    folder: str | None = None
+    processor: dict[str, object] | None = None
+    fallback: str | None = None
+
+
+def _all_mistakes(value: object, check: ValidatorFunctionWrapHandler) -> object:
+    return checked(value, check, _conflicts(value))
+
+
+def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
+    """`value` is not checked yet: what is no list of models has none."""
+    models = value if isinstance(value, list | tuple) else ()
+    readable = {index: model for index, model in enumerate(models) if isinstance(model, Mapping)}
+    fallbacks = {str(model.get("name")): model.get("fallback") for model in readable.values()}
+    for index, model in readable.items():
+        name, fallback = str(model.get("name")), model.get("fallback")
+        if fallback is None:
+            continue
+        if fallback not in fallbacks:
+            yield (index, "fallback"), f"there is no model {fallback!r} among models; name it there too"
+        elif (circle := _circle(name, fallbacks)) is not None:
+            yield (index, "fallback"), f"goes in a circle: {circle}"
+
+
+def _circle(name: str, fallbacks: Mapping[str, object]) -> str | None:
+    """The way from one model over the fallbacks back to itself, if there is one."""
+    way = [name]
+    while isinstance(following := fallbacks.get(way[-1]), str) and following not in way:
+        way.append(following)
+    return " -> ".join([*way, name]) if following == name else None
+
+
+Models = Annotated[tuple[ModelSettings, ...], WrapValidator(_all_mistakes)]
