@@ -16,6 +16,7 @@ from benchmarks.processes import cpu_ns
 
 LEAD_SECONDS = 0.2
 CLOSED_LOOP_PATIENCE_SECONDS = 600.0
+ALONE_PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +113,15 @@ async def closed_loop(place: Place, requests: Iterator[Request], users: int, sec
             await asyncio.gather(*(user() for _ in range(users)))
             arm_cpu, load_cpu = cpu.cores()
     return Record(visits, seconds, watch.generated_tokens, watch.preemptions, arm_cpu=arm_cpu, load_cpu=load_cpu)
+
+
+async def one_by_one(base_url: str, requests: Sequence[Request], pause_seconds: float) -> list[Visit]:
+    """Each request alone at a server that has nothing else to do."""
+    visits = []
+    async with session(base_url) as http:
+        clock = _Clock()
+        client = Client(http, "one", ALONE_PATIENCE_SECONDS, clock)
+        for request in requests:
+            await asyncio.sleep(pause_seconds)
+            visits.append(await client.visit(request, clock()))
+    return visits

@@ -19,7 +19,7 @@ from benchmarks import processes
 from benchmarks.bench import START_SECONDS, start_peer
 from benchmarks.overload import judge
 from benchmarks.overload.arms import Arm
-from benchmarks.overload.play import Place, closed_loop, open_loop
+from benchmarks.overload.play import Place, closed_loop, one_by_one, open_loop
 from benchmarks.overload.scenarios import Cell
 from benchmarks.overload.traffic import Habits, Request, Stream, endless, mean_work_seconds, merged, requests
 from benchmarks.overload.upstream import MODEL, ServerSize
@@ -30,7 +30,6 @@ from benchmarks.scenarios import Figures
 
 PROOF_REQUESTS = 12
 PROOF_PAUSE_SECONDS = 0.1
-PROOF_PATIENCE_SECONDS = 30.0
 GUESSED_PER_SECOND = 30.0  # before it is measured
 DRAIN_SECONDS = 12.0  # of one cell: its last clients, then the server's queue
 START_OF_ARM_SECONDS = 8.0
@@ -190,8 +189,7 @@ class Overload:
     def _prove(self, place: Place) -> None:
         """A few requests one after the other are answered, at their full length. Raises MissingPeerError."""
         few = islice(endless(self._options.seed, Stream("proof", 1.0, ("anyone",))), PROOF_REQUESTS)
-        record = uvloop.run(open_loop(place, [*few], PROOF_PAUSE_SECONDS, PROOF_PATIENCE_SECONDS, "proof"))
-        for visit in record.visits:
+        for visit in uvloop.run(one_by_one(place.base_url, [*few], PROOF_PAUSE_SECONDS)):
             if visit.ending is not Ending.DONE:
                 raise MissingPeerError(f"does not serve {visit.request.kind}: {visit.error}")
             if len(visit.token_times) < visit.request.output_tokens - 1:

@@ -129,4 +129,4 @@ def cells_of(names: list[str], loads: tuple[float, ...]) -> list[Cell]:
 def quickened(cell: Cell) -> Cell:
     """The same on a server so small and for clients so impatient that it is over in a second or two."""
     size = replace(QUICK, kv_blocks=cell.size.kv_blocks // 8)
-    return replace(cell, size=size, patience_seconds=2.0, slo=Slo(1.0, 1.5))
+    return replace(cell, size=size, patience_seconds=4.0, slo=Slo(2.0, 3.0))
