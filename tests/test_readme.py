@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
+from math import inf
 from pathlib import Path
 
 import pybase64
@@ -17,7 +18,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.domain.pressure import CALM_SECONDS, Rung
+from gateway.domain.pressure import CALM_SECONDS, UNMET_SECONDS, Rung
 from gateway.domain.priority import Priority
 from gateway.domain.resize import Preset
 from gateway.domain.vision.registry import FAMILIES
@@ -26,7 +27,7 @@ from gateway.emulator.serve import running_emulator
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
 from gateway.policies import tenancy_of, tenants_of, upstreams_of
 from gateway.settings_sources import load
-from tests.domain.test_pressure_effect import SHRINK, at_times_capacity
+from tests.domain.test_pressure_effect import LEVEL_SECONDS, SHRINK, at_times_capacity
 from tests.support.homes import picture_at
 from tests.support.live_gateway import chat, image, live_gateway, until
 from tests.support.pictures import data_url, encoded, picture
@@ -144,14 +145,18 @@ def test_the_ladder_it_shows_has_the_defaults():
     assert load(file_text=example, file_name="README.md").settings.pressure == switched_on
     assert CALM_SECONDS == 5
     assert "below `leave` for five seconds" in README
+    assert UNMET_SECONDS == 10
+    assert "within the last ten seconds counts as well, except for `shed` and `refuse`" in README
     assert Preset.OCR.area_pixels == 1280 * 1280
 
 
 def test_the_ladders_worth_is_what_the_simulation_shows():
-    (times,) = re.findall(r"serves (\d\.\d) times as\nmany requests", README)
-    off, on = (at_times_capacity(3.0, bands) for bands in ({}, SHRINK))
-    assert f"{on.served / off.served:.1f}" == times
-    assert "at 0.7 times as many, none is shrunk" in README
+    told = re.search(r"serves (\S+) times as\nmany requests, or (\S+) times as many where .* within 6 s", README)
+    for times, level in zip(told.groups(), (inf, LEVEL_SECONDS), strict=True):
+        off, on = (at_times_capacity(3.0, bands, level) for bands in ({}, SHRINK))
+        assert f"{on.served / off.served:.1f}" == times
+    assert LEVEL_SECONDS == 6
+    assert "at 0.7 times as many, none is\nshrunk" in README
     assert at_times_capacity(0.7, SHRINK).shrunk == 0
 
 

@@ -16,7 +16,7 @@ from gateway.domain.decision import Decision, Prospect, Refusal, Verdict
 from gateway.domain.forecast import Ahead, Forecast
 from gateway.domain.holdings import Holdings, HoldingsStatistics
 from gateway.domain.outcome import BUDGET_REASON, Reason
-from gateway.domain.pressure import Pressure, pressure_on_images, pressure_on_texts
+from gateway.domain.pressure import Pressure, Unmet, pressure_on_images, pressure_on_texts
 from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy, WaitQueue
@@ -79,6 +79,7 @@ class Admission:
         "_short",
         "_swept_at",
         "_text_room",
+        "_unmet",
     )
 
     def __init__(
@@ -97,6 +98,7 @@ class Admission:
         self._paused_until = -inf
         self._swept_at = -inf
         self._text_room = TextRoom()
+        self._unmet = Unmet()
 
     @property
     def policy(self) -> QueuePolicy:
@@ -304,12 +306,14 @@ class Admission:
             drain_per_second=self._drain.per_second(now),
         )
 
-    def pressure(self, *, on_images: bool) -> Pressure:
+    def pressure(self, now: float, *, on_images: bool) -> Pressure:
         """As a request meets it that comes now, with images or without."""
         holdings, queue = self._budget.statistics(), self._queue
         if on_images:
-            return pressure_on_images(holdings, queue.wanted_by_texts, queue.wanted_by_images)
-        return pressure_on_texts(holdings, queue.wanted_by_texts)
+            pressure = pressure_on_images(holdings, queue.wanted_by_texts, queue.wanted_by_images)
+        else:
+            pressure = pressure_on_texts(holdings, queue.wanted_by_texts)
+        return pressure._replace(unmet=self._unmet.share(holdings.capacity, now, on_images=on_images))
 
     def is_expected(self, newcomer: Newcomer, now: float) -> bool:
         """It comes back as it was told, and a place is kept for it."""
@@ -346,6 +350,8 @@ class Admission:
         return min(free, int(rate * self._policy.wait_seconds) - len(self._queue))
 
     def _refusal(self, reason: Reason, to: Ticket | Newcomer, now: float) -> Refusal:
+        if isinstance(to, Ticket):
+            self._unmet.note(to.amounts, self._budget.statistics().capacity, now, has_images=to.is_image)
         if reason is Reason.WOULD_MISS_DEADLINE:
             return Refusal(reason, self._short, NO_PROMISE, len(self._queue), self._queue.body_bytes)
         missing = max(1 - self._useful_places(now), self._queue.departures_until_room(to.body_bytes))

@@ -7,6 +7,8 @@ sticks to pictures and conversations is remembered.py's affair.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import exp
+from operator import add
 from typing import NamedTuple
 
 from gateway.domain.errors import Code, GatewayError
@@ -21,11 +23,15 @@ CALM_SECONDS = 5.0
 """A rung is left after the pressure was below its lower threshold for so long. Before small engines one large picture
 more or less crosses a whole band; this halves how often a rung comes and goes there, and shrinks hardly more."""
 
+UNMET_SECONDS = 10.0
+"""What was refused counts as if it had waited for so long."""
+
 _OF_IMAGES = frozenset({Resource.ENCODER_TOKENS, Resource.PREPROCESS_PIXELS})
 # What is on its way to its first token is so for about a second: that many such seconds wait says nothing of a full
 # engine.
 _LASTING = tuple(resource for resource in Resource if resource is not Resource.PREFILL_TOKENS)
 _OF_TEXTS = tuple(resource for resource in _LASTING if resource not in _OF_IMAGES)
+_NOTHING: tuple[float, ...] = (0.0,) * len(Resource)
 
 
 class Rung(StrEnum):
@@ -37,6 +43,9 @@ class Rung(StrEnum):
     FALLBACK = "fallback"
     SHED = "shed"
     REFUSE = "refuse"
+
+
+_REFUSING = frozenset({Rung.SHED, Rung.REFUSE})
 
 
 class Band(NamedTuple):
@@ -64,11 +73,13 @@ class PressurePolicy:
 
 class Pressure(NamedTuple):
     """`ratio` of what is held and wanted of `resource` to all that there is of it: 1.0 when all is held and nobody
-    waits, 2.0 when as much again is waited for. `resource` is the one of which that is the most.
+    waits, 2.0 when as much again is waited for. `resource` is the one of which that is the most. `unmet` is how much
+    more it would be, had those waited that were refused just now (`Unmet`).
     """
 
     ratio: float
     resource: Resource
+    unmet: float = 0.0
 
 
 def pressure_on_images(holdings: HoldingsStatistics, wanted_by_texts: Amounts, wanted_by_images: Amounts) -> Pressure:
@@ -95,11 +106,53 @@ def _pressures(
         yield Pressure((held + wanted[resource]) / max(1, capacity), resource)
 
 
+class Unmet:
+    """What was refused for want of room or time: requests that are refused before they wait leave the line short,
+    however many there are.
+
+    It fades within `UNMET_SECONDS` to 1/e, so it is what these would want that came within so many seconds.
+    """
+
+    __slots__ = ("_at", "_by_images", "_by_texts")
+
+    def __init__(self) -> None:
+        self._by_texts = self._by_images = _NOTHING
+        self._at = 0.0
+
+    def note(self, amounts: Amounts, capacity: Sequence[int | None], now: float, *, has_images: bool) -> None:
+        """One was refused. What it wanted beyond the whole of a resource counts as the whole."""
+        self._fade(now)
+        most = [
+            amount if whole is None else min(amount, whole) for amount, whole in zip(amounts, capacity, strict=True)
+        ]
+        if has_images:
+            self._by_images = tuple(map(add, self._by_images, most))
+        else:
+            self._by_texts = tuple(map(add, self._by_texts, most))
+
+    def share(self, capacity: Sequence[int | None], now: float, *, on_images: bool) -> float:
+        """Of all that there is, of the resource of which it is the most; without images what these wanted is none."""
+        self._fade(now)
+        wanted = map(add, self._by_texts, self._by_images) if on_images else self._by_texts
+        return max(
+            (amount / max(1, whole) for amount, whole in zip(wanted, capacity, strict=True) if whole is not None),
+            default=0.0,
+        )
+
+    def _fade(self, now: float) -> None:
+        if now > self._at:
+            kept = exp((self._at - now) / UNMET_SECONDS)
+            self._by_texts = tuple(amount * kept for amount in self._by_texts)
+            self._by_images = tuple(amount * kept for amount in self._by_images)
+            self._at = now
+
+
 class Ladder:
     """Which rungs are in force, as the pressure is seen from time to time.
 
     A rung comes into force at once, and is left once no pressure of `leave` or more was seen for `CALM_SECONDS`. So,
     with bands in order, a rung is never in force without those before it, and more pressure never means fewer rungs.
+    Rungs that refuse do not count what was refused: they would close an engine that waits for work.
     """
 
     __slots__ = ("_bands", "_pressed_at", "in_force")
@@ -109,11 +162,12 @@ class Ladder:
         self._pressed_at: dict[Rung, float] = {}
         self.in_force: frozenset[Rung] = frozenset()
 
-    def observe(self, ratio: float, now: float) -> frozenset[Rung]:
+    def observe(self, ratio: float, now: float, unmet: float = 0.0) -> frozenset[Rung]:
         """The rungs in force at this pressure; `now` in seconds, never less than before."""
         pressed_at = self._pressed_at
         for rung, enter, leave in self._bands:
-            if ratio >= enter or (ratio >= leave and rung in pressed_at):
+            seen = ratio if rung in _REFUSING else ratio + unmet
+            if seen >= enter or (seen >= leave and rung in pressed_at):
                 pressed_at[rung] = now
             elif rung in pressed_at and now - pressed_at[rung] >= CALM_SECONDS:
                 del pressed_at[rung]

@@ -124,7 +124,7 @@ class Gate:
 
     def pressure(self, *, on_images: bool) -> Pressure:
         """On the engine, as a request meets it that comes now, with images or without."""
-        return self._admission.pressure(on_images=on_images)
+        return self._admission.pressure(self._clock(), on_images=on_images)
 
     def is_expected(self, newcomer: Newcomer) -> bool:
         """It comes back as it was told, and a place is kept for it."""

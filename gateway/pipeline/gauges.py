@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from gateway.domain.holdings import HoldingsStatistics
-from gateway.domain.pressure import Rung
+from gateway.domain.pressure import Pressure, Rung
 from gateway.domain.quantities import Resource
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline.backend import Backend
@@ -56,7 +56,8 @@ def gauge_readers(
         "admission_pause_seconds": of_each(lambda backend: backend.follower.pause_seconds),
         "upstream_requests_in_flight": of_each(lambda backend: backend.upstream.statistics().in_flight),
         "upstream_retries_total": of_each(lambda backend: backend.upstream.statistics().retried),
-        "pressure_ratio": lambda: _pressures(backends),
+        "pressure_ratio": lambda: _pressures(backends, lambda pressure: pressure.ratio),
+        "pressure_unmet_ratio": lambda: _pressures(backends, lambda pressure: pressure.unmet),
         "pressure_rung_in_force": lambda: _rungs_in_force(parts),
         "log_lines_dropped_total": lambda: parts.log.statistics().dropped,
     }
@@ -75,9 +76,9 @@ def _of_all(amounts: Mapping[str, int]) -> Cells:
     return {(resource, OF_ALL): amount for resource, amount in amounts.items()}
 
 
-def _pressures(backends: Sequence[Backend]) -> Cells:
+def _pressures(backends: Sequence[Backend], read: Callable[[Pressure], float]) -> Cells:
     return {
-        (lane, backend.name): backend.gate.pressure(on_images=bool(on_images)).ratio
+        (lane, backend.name): read(backend.gate.pressure(on_images=bool(on_images)))
         for backend in backends
         for on_images, lane in enumerate(LANES)
     }

@@ -46,7 +46,8 @@ def _pressure(exchange: Exchange) -> PressureReport | None:
         return None
     in_force = [rung.value for rung in Rung if rung in relieved.in_force]
     pressure = relieved.pressure
-    return PressureReport(pressure.ratio, pressure.resource.label, in_force, declare_rungs(exchange) or None)
+    changes = declare_rungs(exchange) or None
+    return PressureReport(pressure.ratio, pressure.unmet, pressure.resource.label, in_force, changes)
 
 
 def _foreseen(parts: Parts, exchange: Exchange, cost: RequestCost) -> Foresight:

@@ -64,7 +64,7 @@ def record_of(
         images=len(request.images) if request else 0,
         images_changed=changed.decode() if changed else None,
         body_bytes=exchange.body_bytes,
-        pressure=round(exchange.relieved.pressure.ratio, 3) if exchange.relieved else None,
+        pressure=round(sum(exchange.relieved.pressure[::2]), 3) if exchange.relieved else None,
         rungs=declare_rungs(exchange) or None,
         queue_ms=_milliseconds(exchange.queue_seconds),
         first_event_ms=_milliseconds(exchange.first_event_at - arrived) if exchange.first_event_at else None,

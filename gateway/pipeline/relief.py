@@ -80,7 +80,7 @@ class Relief:
         """At the engine of that name, as a request meets it that comes now."""
         pressure, ladder = self._gates[engine].pressure(on_images=on_images), self._ladders[engine][on_images]
         before = ladder.in_force
-        in_force = ladder.observe(pressure.ratio, self.clock())
+        in_force = ladder.observe(pressure.ratio, self.clock(), pressure.unmet)
         if self._is_told and in_force is not before:
             _tell(engine, "image" if on_images else "text", pressure, in_force)
         return Relieved(self, pressure, in_force)
@@ -88,5 +88,5 @@ class Relief:
 
 def _tell(engine: str, lane: str, pressure: Pressure, in_force: frozenset[Rung]) -> None:
     rungs = ", ".join(rung for rung in Rung if rung in in_force) or "nothing"
-    what = f"{pressure.ratio:.2f} ({pressure.resource.label})"
+    what = f"{pressure.ratio:.2f} ({pressure.resource.label}), {pressure.unmet:.2f} more were refused"
     _log.warning("pressure on %s is %s: in force for %s requests: %s", engine, what, lane, rungs)

@@ -226,6 +226,12 @@ OBSERVED = (
         (_LANE, UPSTREAM),
     ),
     Declaration(
+        "pressure_unmet_ratio",
+        "gauge",
+        "How much more it would be, had those waited that were refused in the last seconds.",
+        (_LANE, UPSTREAM),
+    ),
+    Declaration(
         "pressure_rung_in_force", "gauge", "1 while the rung of the ladder is in force.", (_RUNG, _LANE, UPSTREAM)
     ),
     Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended.", (UPSTREAM,)),

@@ -70,11 +70,13 @@ class RemedyReport(msgspec.Struct):
 
 
 class PressureReport(msgspec.Struct):
-    """What the request meets: how many times all of `resource` is held and waited for, and the rungs of the ladder that
-    are in force; `changes` is what they would do to it, as `x-gateway-pressure` says it.
+    """What the request meets: how many times all of `resource` is held and waited for, how much more it would be had
+    those waited that were refused just now, and the rungs of the ladder that are in force; `changes` is what they would
+    do to it, as `x-gateway-pressure` says it.
     """
 
     ratio: float
+    unmet: float
     resource: str
     in_force: list[str]
     changes: str | None

@@ -148,17 +148,17 @@ def test_what_would_wait_is_told_how_long_and_what_would_not():
 
 
 @pytest.mark.parametrize(
-    ("in_force", "changes", "line"),
+    ("unmet", "in_force", "changes", "line"),
     [
-        (["shrink", "shed"], "shrink", "In force: shrink, shed. Done to this request: shrink."),
-        ([], None, "In force: nothing."),
+        (0.0, ["shrink", "shed"], "shrink", ". In force: shrink, shed. Done to this request: shrink."),
+        (0.5, [], None, " and 0.50 refused. In force: nothing."),
     ],
 )
-def test_the_pressure_is_told_where_there_is_a_ladder(in_force, changes, line):
-    pressure = {"ratio": 1.256, "resource": "kv_blocks", "in_force": in_force, "changes": changes}
+def test_the_pressure_is_told_where_there_is_a_ladder(unmet, in_force, changes, line):
+    pressure = {"ratio": 1.256, "unmet": unmet, "resource": "kv_blocks", "in_force": in_force, "changes": changes}
     with answering(200, json.dumps(VERDICT | {"pressure": pressure}).encode()) as url:
         result = run(chat(), "--live", url)
-    assert f"Pressure: 1.26 (kv_blocks). {line}" in result.stdout.splitlines()
+    assert f"Pressure: 1.26 (kv_blocks){line}" in result.stdout.splitlines()
 
 
 def test_a_pace_that_nobody_knows_yet_and_a_text_that_is_too_long():

@@ -3,6 +3,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from math import e
 
 import pytest
 
@@ -11,7 +12,7 @@ from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.errors import Code
 from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import Reason
-from gateway.domain.pressure import Pressure
+from gateway.domain.pressure import UNMET_SECONDS, Pressure
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
@@ -413,8 +414,20 @@ def test_the_pressure_is_of_what_is_held_and_of_what_waiters_want():
     door = admission()
     door.offer(ticket(10), 0.0)
     behind(door, ticket(2), ticket(3, pixels=5))
-    assert door.pressure(on_images=False) == Pressure(1.2, Resource.KV_BLOCKS)
-    assert door.pressure(on_images=True) == Pressure(1.5, Resource.KV_BLOCKS)
+    assert door.pressure(0.0, on_images=False) == Pressure(1.2, Resource.KV_BLOCKS)
+    assert door.pressure(0.0, on_images=True) == Pressure(1.5, Resource.KV_BLOCKS)
+
+
+def test_the_pressure_is_of_those_too_who_were_refused_just_now():
+    door = admission(requests=1)
+    door.offer(ticket(10), 0.0)
+    door.offer(ticket(2), 0.0)
+    door.tick(0.0)
+    assert door.offer(ticket(3), 0.0).reason is Reason.QUEUE_FULL
+    assert door.offer(ticket(99, pixels=1), 0.0).reason is Reason.QUEUE_FULL
+    assert door.pressure(0.0, on_images=False) == Pressure(1.2, Resource.KV_BLOCKS, unmet=0.3)
+    assert door.pressure(0.0, on_images=True).unmet == pytest.approx(1.3), "one counts as the whole at most"
+    assert door.pressure(UNMET_SECONDS, on_images=False).unmet == pytest.approx(0.3 / e)
 
 
 def test_statistics():

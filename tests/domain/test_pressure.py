@@ -1,19 +1,22 @@
 """The pressure on an engine, and the rungs that it brings into force."""
 
 from dataclasses import dataclass
+from math import e
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.outcome import BUDGET_REASON, Reason
 from gateway.domain.pressure import (
     CALM_SECONDS,
+    UNMET_SECONDS,
     Band,
     Ladder,
     Pressure,
     Rung,
+    Unmet,
     closed_error,
     pressure_on_images,
     pressure_on_texts,
@@ -104,6 +107,24 @@ def test_it_is_left_once_the_pressure_stayed_below_the_lower_threshold():
     assert ladder.observe(1.2, 2.0 + 2 * CALM_SECONDS) == set()
 
 
+def test_what_was_refused_brings_rungs_into_force_that_refuse_nobody():
+    ladder = Ladder(TWO)
+    assert ladder.observe(0.9, 0.0, unmet=9.0) == {Rung.SHRINK}
+    assert ladder.observe(0.5, CALM_SECONDS, unmet=0.5) == {Rung.SHRINK}
+    assert ladder.observe(0.5, 2 * CALM_SECONDS, unmet=0.4) == set()
+
+
+def test_what_was_refused_fades_and_what_texts_wanted_is_in_the_way_of_images_too():
+    unmet, capacity = Unmet(), held(*[0] * 4).capacity
+    assert unmet.share(capacity, 0.0, on_images=True) == 0.0
+    unmet.note(Amounts(50, 1), capacity, 10.0, has_images=False)
+    unmet.note(Amounts(10, 1, 0, 99_000_000, 500), capacity, 10.0, has_images=True)
+    assert unmet.share(capacity, 10.0, on_images=False) == 0.5
+    assert unmet.share(capacity, 10.0, on_images=True) == 1.0
+    assert unmet.share(capacity, 10.0 + UNMET_SECONDS, on_images=True) == pytest.approx(1 / e)
+    assert unmet.share([None] * len(Resource), 10.0, on_images=True) == 0.0
+
+
 def test_rungs_that_are_not_wanted_are_never_in_force():
     assert Ladder({}).observe(1000.0, 0.0) == set()
 
@@ -115,10 +136,10 @@ def test_bands_are_taken_in_the_order_of_the_rungs_however_they_are_written():
 
 @dataclass
 class Seen:
-    """A ladder under some history of pressures, a fraction of a second apart or many."""
+    """A ladder under some history of pressures and of what was refused, a fraction of a second apart or many."""
 
     bands: dict[Rung, Band]
-    looks: list[tuple[float, float]]
+    looks: list[tuple[float, float, float]]
 
 
 @st.composite
@@ -131,34 +152,38 @@ def histories(draw) -> Seen:
         enters.append(max([leave + draw(st.floats(0.01, 2.0)), *enters[-1:]]))
     bands = {rung: Band(enter, leave) for rung, enter, leave in zip(rungs, enters, leaves, strict=True)}
     pauses = st.sampled_from([0.0, 0.3, 1.0, CALM_SECONDS, 60.0])
-    looks = draw(st.lists(st.tuples(pauses, st.floats(0.0, 9.0)), min_size=1, max_size=40))
+    looks = draw(st.lists(st.tuples(pauses, st.floats(0.0, 9.0), st.floats(0.0, 3.0)), min_size=1, max_size=40))
     return Seen(bands, looks)
 
 
+@settings(deadline=None)
 @given(histories())
 def test_no_rung_is_in_force_without_those_before_it(seen):
     ladder, now, order = Ladder(seen.bands), 0.0, list(seen.bands)
-    for pause, ratio in seen.looks:
+    for pause, ratio, unmet in seen.looks:
         now += pause
-        in_force = ladder.observe(ratio, now)
+        in_force = ladder.observe(ratio, now, unmet)
         assert in_force == set(order[: len(in_force)])
 
 
+@settings(deadline=None)
 @given(histories(), st.data())
 def test_more_pressure_never_means_fewer_rungs(seen, data):
     more, less, now = Ladder(seen.bands), Ladder(seen.bands), 0.0
-    for pause, ratio in seen.looks:
+    for pause, ratio, unmet in seen.looks:
         now += pause
         lower = data.draw(st.floats(0.0, ratio))
-        assert more.observe(ratio, now) >= less.observe(lower, now)
+        fewer = data.draw(st.floats(0.0, unmet))
+        assert more.observe(ratio, now, unmet) >= less.observe(lower, now, fewer)
 
 
+@settings(deadline=None)
 @given(histories(), st.data())
 def test_inside_the_band_nothing_changes(seen, data):
     ladder, now = Ladder(seen.bands), 0.0
-    for pause, ratio in seen.looks:
+    for pause, ratio, unmet in seen.looks:
         now += pause
-        ladder.observe(ratio, now)
+        ladder.observe(ratio, now, unmet)
     rung = data.draw(st.sampled_from(list(seen.bands)))
     band, was_in_force = seen.bands[rung], rung in ladder.in_force
     for _ in range(20):
@@ -167,13 +192,14 @@ def test_inside_the_band_nothing_changes(seen, data):
         assert (rung in ladder.observe(inside, now)) == was_in_force
 
 
+@settings(deadline=None)
 @given(histories())
 def test_a_rung_comes_at_most_once_in_the_time_that_it_takes_to_leave_it(seen):
     ladder, now, came_at = Ladder(seen.bands), 0.0, {}
     before = frozenset()
-    for pause, ratio in seen.looks:
+    for pause, ratio, unmet in seen.looks:
         now += pause
-        in_force = ladder.observe(ratio, now)
+        in_force = ladder.observe(ratio, now, unmet)
         for rung in in_force - before:
             assert now - came_at.get(rung, -CALM_SECONDS) >= CALM_SECONDS
             came_at[rung] = now

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from gateway.domain.pressure import Unmet
 from tests.support.live_gateway import MODEL, chat, image, live_gateway
 from tests.support.model_server import error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -97,6 +98,8 @@ async def test_a_request_that_is_refused_teaches_nothing():
         refused = await pressed.gateway.http.post("/v1/chat/completions", json=chat("What?", PHOTO))
         assert refused.status_code == 429
         await pressed.ease()
+        (backend,) = pressed.gateway.application._running.backends
+        backend.gate._admission._unmet = Unmet()  # long ago
         _, body = await pressed.chat(user(PHOTO))
         assert sent_images(body) == [PHOTO]
 
@@ -266,6 +269,7 @@ async def test_preflight_says_what_the_ladder_would_do_and_teaches_it_nothing():
         assert (line["why"], line["sent_size"], answer["tokens"]["output_reserved"]) == ("pressure", "504x504", 64)
         assert answer["pressure"] == {
             "ratio": 0.1,
+            "unmet": 0.0,
             "resource": "sequences",
             "in_force": ["shrink", "max_tokens"],
             "changes": "shrink, max_tokens;64",
@@ -311,6 +315,6 @@ async def test_the_log_tells_which_rungs_come_and_go(caplog):
         await pressed.gateway.chat("Hm?")
     told = [record.getMessage() for record in caplog.records if record.name == "gateway.pipeline.relief"]
     assert told == [
-        "pressure on default is 0.10 (sequences): in force for text requests: shed",
-        "pressure on default is 0.00 (sequences): in force for text requests: nothing",
+        "pressure on default is 0.10 (sequences), 0.00 more were refused: in force for text requests: shed",
+        "pressure on default is 0.00 (sequences), 0.00 more were refused: in force for text requests: nothing",
     ]

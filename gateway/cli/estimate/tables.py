@@ -25,6 +25,7 @@ from gateway.wire.report import (
 )
 
 _UNKNOWN = "-"
+_SHOWN_RATIO = 0.005
 
 
 class Hints(NamedTuple):
@@ -148,7 +149,8 @@ def _prospect(verdict: VerdictReport, hints: Hints) -> str:
 def _pressure(met: PressureReport) -> str:
     in_force = ", ".join(met.in_force) or "nothing"
     changes = "" if met.changes is None else f" Done to this request: {met.changes}."
-    return f"Pressure: {met.ratio:.2f} ({met.resource}). In force: {in_force}.{changes}"
+    unmet = f" and {met.unmet:.2f} refused" if met.unmet >= _SHOWN_RATIO else ""
+    return f"Pressure: {met.ratio:.2f} ({met.resource}){unmet}. In force: {in_force}.{changes}"
 
 
 def _print_error(console: Console, error: ErrorReport) -> None:
