@@ -266,6 +266,15 @@ class FairClass:
         other._turns, other._turned_at = self._turns.copy(), self._turned_at
         return other
 
+    def newest_of_the_longer_lane(self, newcomer: Ticket | Newcomer, is_eligible: Choice) -> Ticket | None:
+        """Of the other lane of the newcomer's tenant; None if that has no more places than the newcomer's will have."""
+        tenant = self._tenants.get(newcomer.tenant)
+        if tenant is None:
+            return None
+        own, other = (tenant.lanes.get(is_image) for is_image in (newcomer.is_image, not newcomer.is_image))
+        own_places = 0 if own is None else len(own.tickets)
+        return None if other is None or len(other.tickets) < own_places + 2 else _newest((other,), is_eligible)
+
     def _lanes(self) -> Iterator[_Lane]:
         return (lane for tenant in self._tenants.values() for lane in tenant.lanes.values())
 
@@ -335,14 +344,18 @@ class Line:
         """How many of it wait, by priority."""
         return [each.places_of(tenant) for each in self._classes]
 
-    def newest_below(self, priority: Priority, is_eligible: Choice) -> Ticket | None:
-        """The newest ticket of the lowest class below `priority` that has one."""
-        newest = (each.newest(is_eligible) for each in reversed(self._classes[priority + 1 :]))
+    def newest_below(self, newcomer: Ticket | Newcomer, is_eligible: Choice) -> Ticket | None:
+        """The newest ticket of the lowest class below the newcomer's that has one."""
+        newest = (each.newest(is_eligible) for each in reversed(self._classes[newcomer.priority + 1 :]))
         return next((ticket for ticket in newest if ticket is not None), None)
 
     def newest_of_the_greediest(self, newcomer: Ticket | Newcomer, is_eligible: Choice) -> Ticket | None:
         """Of the newcomer's class, as `FairClass` has it."""
         return self._classes[newcomer.priority].newest_of_the_greediest(newcomer, is_eligible)
+
+    def newest_of_the_longer_lane(self, newcomer: Ticket | Newcomer, is_eligible: Choice) -> Ticket | None:
+        """Of the newcomer's class, as `FairClass` has it."""
+        return self._classes[newcomer.priority].newest_of_the_longer_lane(newcomer, is_eligible)
 
     def _to_help(self, now: float) -> Ticket | None:
         """The head of the lane that was longest not helped of those that stand still, if it is the turn of such."""

@@ -11,10 +11,7 @@ from typing import NamedTuple
 from gateway.domain.order import Line
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Amounts
-from gateway.domain.ticket import Newcomer, Ticket
-
-SMALL_BODY_BYTES = 256 * 1024
-"""Bodies up to this size have a quarter of every queue and byte budget to themselves."""
+from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +152,17 @@ class WaitQueue:
         """Who makes room for one that cannot join; None: nobody has to, or it would not be enough.
 
         The newest of the lowest class below the newcomer's; else, where its tenant has less than its share of the
-        places of its class, the newest of the tenant that is furthest above.
+        places of its class, the newest of the tenant that is furthest above; else, where its texts have less than half
+        of its own tenant's places there, the newest of the images, and the other way round.
         """
 
         def is_enough(loser: Ticket) -> bool:
             return self._violation(self._sums.plus(loser.body_bytes, -1).plus(newcomer.body_bytes)) is None
 
-        lower = self._line.newest_below(newcomer.priority, is_enough)
-        return self._line.newest_of_the_greediest(newcomer, is_enough) if lower is None else lower
+        line = self._line
+        losers = line.newest_below, line.newest_of_the_greediest, line.newest_of_the_longer_lane
+        found = (newest(newcomer, is_enough) for newest in losers)
+        return next((loser for loser in found if loser is not None), None)
 
     def pop_expired(self, now: float) -> Ticket | None:
         """Take out the ticket whose deadline passed first, if any has."""

@@ -12,12 +12,18 @@ from gateway.domain.quantities import Amounts
 OUTPUT_WEIGHT = 4
 """A token of an answer keeps an engine several times as long as one of a prompt; sellers take 4 to 8 times as much."""
 
+SMALL_BODY_BYTES = 256 * 1024
+"""Bodies up to this size have a quarter of every queue and byte budget to themselves."""
+
 FlowKey = tuple[str, bool]
 """A tenant, and whether the request has images."""
 
 
 class Newcomer(NamedTuple):
-    """What is known of a request at the door, before its body is read: the fields of its `Ticket` to be."""
+    """What is known of a request at the door, before its body is read: the fields of its `Ticket` to be.
+
+    Whether it `has_images` is not known there (None); a large body is taken to have some, a small one to have none.
+    """
 
     body_bytes: int = 0
     is_return: bool = False
@@ -26,6 +32,11 @@ class Newcomer(NamedTuple):
     weight: float = 1.0
     first_token_by: float = inf
     answer_by: float = inf
+    has_images: bool | None = None
+
+    @property
+    def is_image(self) -> bool:
+        return self.body_bytes > SMALL_BODY_BYTES if self.has_images is None else self.has_images
 
 
 @dataclass(slots=True, eq=False)

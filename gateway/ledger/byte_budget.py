@@ -13,7 +13,7 @@ from enum import Enum
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
 from gateway.domain.promise import NO_PROMISE
-from gateway.domain.queue import SMALL_BODY_BYTES
+from gateway.domain.ticket import SMALL_BODY_BYTES
 from gateway.ledger.timing import CallLater
 
 

@@ -184,8 +184,11 @@ class Exchange:
 
     def newcomer(self, body_bytes: int) -> Newcomer:
         """What the line is asked with whether there is any use in going on."""
-        tenant = self.tenant
-        return Newcomer(body_bytes, self.is_return, self.priority, tenant.name, tenant.weight, *self.due_by())
+        tenant, request = self.tenant, self.request
+        has_images = None if request is None else bool(request.images)
+        return Newcomer(
+            body_bytes, self.is_return, self.priority, tenant.name, tenant.weight, *self.due_by(), has_images
+        )
 
     def due_by(self) -> tuple[float, float]:
         """When its first token and its end are due, by the level of service or the client's own deadline."""

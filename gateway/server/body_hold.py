@@ -8,7 +8,7 @@ sent, whatever he announced.
 import asyncio
 from collections.abc import Awaitable
 
-from gateway.domain.queue import SMALL_BODY_BYTES
+from gateway.domain.ticket import SMALL_BODY_BYTES
 from gateway.ledger.byte_budget import ByteBudget, Share, share_of
 from gateway.server.door import Arrival
 from gateway.server.receive import BodyLimits

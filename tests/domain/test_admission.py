@@ -15,8 +15,8 @@ from gateway.domain.outcome import Reason
 from gateway.domain.pressure import UNMET_SECONDS, Pressure
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
-from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
-from gateway.domain.ticket import Newcomer, Ticket
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 
 ADMITTED, WAITING = Verdict.ADMITTED, Verdict.WAITING
 
@@ -215,6 +215,19 @@ class TestWhoMakesRoom:
         for tenant in ("polite", "greedy"):
             assert door.would_refuse(Newcomer(100, tenant=tenant), 1.0).reason is Reason.QUEUE_FULL
             assert door.offer(ticket(tenant=tenant), 1.0).reason is Reason.QUEUE_FULL
+
+    def test_texts_find_places_behind_a_wall_of_small_images_of_their_own_tenant(self):
+        door = admission(requests=4)
+        door.offer(ticket(10), 0.0)
+        behind(door, *[ticket(5, pixels=9) for _ in range(4)])
+        for _ in range(2):
+            assert door.would_refuse(Newcomer(100), 1.0) is None
+            assert door.offer(ticket(5), 1.0) is WAITING
+            [(loser, refusal)] = door.tick(1.0)
+            assert (loser.is_image, refusal.reason) == (True, Reason.QUEUE_FULL)
+        for pixels in (0, 9):
+            assert door.would_refuse(Newcomer(100, has_images=bool(pixels)), 1.0).reason is Reason.QUEUE_FULL
+            assert door.offer(ticket(5, pixels=pixels), 1.0).reason is Reason.QUEUE_FULL
 
     def test_the_loser_is_promised_a_place_behind_the_one_that_took_its_own(self):
         door = admission(requests=1)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from gateway.domain.order import AGED_EVERY, AGING_SECONDS, Line
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts
-from gateway.domain.ticket import Newcomer, Ticket
+from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 
 TEXT, IMAGE = Amounts(1, 1), Amounts(1, 1, 256, 1_000_000)
 
@@ -291,10 +291,13 @@ class TestWhoMakesRoom:
     def test_the_newest_of_the_lowest_class(self):
         batch = [ticket(priority=Priority.BATCH, tenant=tenant) for tenant in "abab"]
         line = line_of(*batch, ticket(), ticket(priority=Priority.INTERACTIVE))
-        assert line.newest_below(Priority.INTERACTIVE, lambda _: True) is batch[-1]
-        assert line.newest_below(Priority.INTERACTIVE, lambda each: each is batch[1]) is batch[1]
-        assert line.newest_below(Priority.INTERACTIVE, lambda each: each.priority is Priority.DEFAULT) is not None
-        assert line.newest_below(Priority.BATCH, lambda _: True) is None
+        assert line.newest_below(Newcomer(priority=Priority.INTERACTIVE), lambda _: True) is batch[-1]
+        assert line.newest_below(Newcomer(priority=Priority.INTERACTIVE), lambda each: each is batch[1]) is batch[1]
+        assert (
+            line.newest_below(Newcomer(priority=Priority.INTERACTIVE), lambda each: each.priority is Priority.DEFAULT)
+            is not None
+        )
+        assert line.newest_below(Newcomer(priority=Priority.BATCH), lambda _: True) is None
 
     def test_the_newest_of_the_tenant_with_the_most(self):
         some = [ticket(tenant="some") for _ in range(3)]
@@ -320,6 +323,21 @@ class TestWhoMakesRoom:
         light = [ticket(tenant="light") for _ in range(4)]
         line = line_of(*heavy, *light)
         assert line.newest_of_the_greediest(Newcomer(tenant="heavy", weight=3.0), lambda _: True) is light[-1]
+
+    def test_the_newest_of_the_longer_lane_of_the_same_tenant(self):
+        images = [ticket(amounts=IMAGE) for _ in range(4)]
+        line = line_of(*images, ticket(amounts=IMAGE, tenant="other"))
+        for loser in (images[3], images[2]):
+            assert line.newest_of_the_longer_lane(Newcomer(), lambda _: True) is loser
+            line.leave(loser)
+            line.join(ticket())
+        assert line.newest_of_the_longer_lane(Newcomer(), lambda _: True) is None
+        assert line.newest_of_the_longer_lane(Newcomer(has_images=True), lambda _: True) is None
+        assert line.newest_of_the_longer_lane(Newcomer(tenant="none"), lambda _: True) is None
+
+    def test_a_large_body_has_images_unless_it_is_known_to_have_none(self):
+        large = SMALL_BODY_BYTES + 1
+        assert [Newcomer(large).is_image, Newcomer(large, has_images=False).is_image] == [True, False]
 
     def test_other_classes_are_nobodys_share(self):
         line = line_of(*[ticket(tenant="many", priority=Priority.INTERACTIVE) for _ in range(9)])

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from gateway.domain.outcome import Reason
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts
-from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy, WaitQueue
-from gateway.domain.ticket import Newcomer, Ticket
+from gateway.domain.queue import QueuePolicy, WaitQueue
+from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 
 LARGE = SMALL_BODY_BYTES + 1
 

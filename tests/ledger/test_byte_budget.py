@@ -5,7 +5,7 @@ import pytest
 
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Reason
-from gateway.domain.queue import SMALL_BODY_BYTES
+from gateway.domain.ticket import SMALL_BODY_BYTES
 from gateway.ledger.byte_budget import ByteBudget, ByteBudgetStatistics, Seats, Share
 
 MIB = 2**20

@@ -6,8 +6,9 @@ from hashlib import sha256
 
 import pytest
 
-from tests.support.live_gateway import CHAT, chat, live_gateway, until
+from tests.support.live_gateway import CHAT, chat, image, live_gateway, until
 from tests.support.model_server import answer_chat, error_of, model_server, posts
+from tests.support.pictures import data_url, encoded, picture
 
 ONE_PLACE = {"budget": {"sequences": 1}, "queue": {"requests": 200, "wait_seconds": 60}}
 
@@ -92,6 +93,20 @@ async def test_the_door_knows_that_a_weighty_tenant_has_a_right_to_more_places(s
         gold = asyncio.create_task(gateway.chat(headers=key("gold")))
         assert (await newest).headers["x-gateway-reason"] == "queue_full"
         assert (await gold).status_code == 200
+        await traffic.run()
+
+
+async def test_a_wall_of_small_images_does_not_keep_texts_out(slow_emulator):
+    queue = {"queue": {"requests": 4, "wait_seconds": 60}}
+    async with live_gateway(slow_emulator.base_url, **ONE_PLACE | queue) as gateway:
+        traffic = Traffic(gateway)
+        await traffic.occupy()
+        pictures = [image(data_url(encoded(picture(56, 56, seed=seed)))) for seed in range(5)]
+        waiting = [asyncio.create_task(gateway.chat(each, max_tokens=1)) for each in pictures[:4]]
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 4})
+        assert (await gateway.chat(pictures[4])).headers["x-gateway-reason"] == "queue_full"
+        assert (await gateway.chat(max_tokens=1)).status_code == 200
+        assert sorted([(await each).status_code for each in waiting]) == [200, 200, 200, 429]
         await traffic.run()
 
 

@@ -21,9 +21,9 @@ from gateway.domain.order import AGED_EVERY, AGING_SECONDS
 from gateway.domain.outcome import Reason
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
-from gateway.domain.queue import SMALL_BODY_BYTES, QueuePolicy
+from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
-from gateway.domain.ticket import FlowKey, Newcomer, Ticket
+from gateway.domain.ticket import SMALL_BODY_BYTES, FlowKey, Newcomer, Ticket
 
 BODY_BYTES = (100, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 2 * SMALL_BODY_BYTES)
 BLOCKS, SEQUENCES, ENCODER, PIXELS = (
@@ -356,6 +356,13 @@ def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, l
         return
     assert reason is Reason.QUEUE_FULL
     assert newcomer.priority == loser.priority
+    if newcomer.tenant == loser.tenant:
+        lanes = Counter(
+            each.is_image for each in line if lane_of(each)[1][0] == loser.tenant and each.priority == loser.priority
+        )
+        assert newcomer.is_image is not loser.is_image
+        assert lanes[newcomer.is_image] < lanes[loser.is_image]
+        return
     places = Counter(each.tenant for each in line if each.priority == loser.priority)
     assert places[newcomer.tenant] / newcomer.weight < places[loser.tenant] / loser.weight
 
