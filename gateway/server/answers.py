@@ -61,6 +61,8 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
                 as_gateway_error(error, exchange.models.engine), is_at_border=exchange.observer.is_at_border
             )
             await send({"type": "http.response.body", "body": _kept_back(exchange) + event})
+        elif exchange.is_kept_alive:
+            await send({"type": "http.response.body", "body": b""})  # its last event tells as much as has come
     else:
         settle.answered(parts, exchange)
         try:

@@ -194,6 +194,19 @@ class TestRefusedInTheEnd:
             patient.may_answer.set()
             assert told_error(await answer.aread())["code"] == "upstream_error"
 
+    async def test_by_an_upstream_that_breaks_off_in_its_refusal(self):
+        async def broken(visit):
+            await visit.write(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 99\r\n\r\nEngineCore enc")
+            await asyncio.sleep(0.1)  # or the reset would overtake it
+            visit.reset()
+
+        async with full_house(broken) as (gateway, patient, _):
+            async with waiting_stream(gateway) as answer:
+                patient.may_answer.set()
+                error = told_error(await answer.aread())
+            assert (error["code"], error["message"].endswith("status 500: EngineCore enc")) == (500, True)
+            await until(lambda: gateway.ended() == {"finished": 1, "upstream_broke": 1})
+
     async def test_by_an_upstream_that_breaks_off_in_its_stream(self):
         async def broken(visit):
             await visit.stream_head()
