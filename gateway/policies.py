@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
-from gateway.domain.pressure import Band, PressurePolicy
+from gateway.domain.pressure import REFUSING, Band, PressurePolicy
 from gateway.domain.priority import Priority
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.resize import Fit, Preset, ResizePolicy
@@ -186,8 +186,8 @@ def _idle_rungs(settings: Settings) -> Iterator[str]:
         yield "pressure.fallback is set, but no model has another to fall back to: set models[].fallback."
     if settings.queue.requests == 0:
         for rung, each in pressure.rungs.items():
-            if each.enter > 1.0:
-                yield f"pressure.{rung}.enter is {each.enter:g}, but with queue.requests = 0 pressure ends at 1."
+            if rung in REFUSING and each.enter > 1.0:
+                yield f"pressure.{rung}.enter is {each.enter:g}, but with queue.requests = 0 it ends at 1: none wait."
 
 
 def engine_of(settings: Settings, upstream: UpstreamPolicy) -> Engine:

@@ -224,8 +224,8 @@ def test_the_ladder_has_the_rungs_that_are_set():
             "pressure.history.keep is 2, but history.keep is 2 for all already.",
         ),
         (
-            "queue: {requests: 0}\npressure: {shrink: {enter: 1.0, leave: 0.5}, shed: on}",
-            "pressure.shed.enter is 3, but with queue.requests = 0 pressure ends at 1.",
+            "queue: {requests: 0}\npressure: {shrink: on, shed: on}",
+            "pressure.shed.enter is 3, but with queue.requests = 0 it ends at 1: none wait.",
         ),
     ],
 )

@@ -45,7 +45,8 @@ class Rung(StrEnum):
     REFUSE = "refuse"
 
 
-_REFUSING = frozenset({Rung.SHED, Rung.REFUSE})
+REFUSING = frozenset({Rung.SHED, Rung.REFUSE})
+"""For these only what is held and waits counts."""
 
 
 class Band(NamedTuple):
@@ -166,7 +167,7 @@ class Ladder:
         """The rungs in force at this pressure; `now` in seconds, never less than before."""
         pressed_at = self._pressed_at
         for rung, enter, leave in self._bands:
-            seen = ratio if rung in _REFUSING else ratio + unmet
+            seen = ratio if rung in REFUSING else ratio + unmet
             if seen >= enter or (seen >= leave and rung in pressed_at):
                 pressed_at[rung] = now
             elif rung in pressed_at and now - pressed_at[rung] >= CALM_SECONDS:

@@ -1,7 +1,7 @@
 """The ladder in a replayed day: the gateway's own rungs, on what a line says of its request.
 
 A log has no body, so a conversation is known by its first picture instead of by all that was said before the first
-answer.
+answer. Requests stay with the model that they asked for: how long another would have taken, no log tells.
 """
 
 from collections.abc import Iterable
