@@ -34,6 +34,9 @@ _SWEEP_SECONDS = 0.1
 class Budget(Protocol):
     """What admission takes from: `Holdings`, or a ledger over them."""
 
+    @property
+    def capacity(self) -> tuple[int | None, ...]: ...
+
     def held(self, resource: Resource) -> int: ...
 
     def shortage(self, amounts: Amounts) -> Resource | None:
@@ -263,7 +266,7 @@ class Admission:
     def _try_reserve(self, ticket: Ticket, now: float) -> Resource | None:
         """None: it holds its amounts. While texts come and none waits, images that are due leave room for the next."""
         if ticket.is_image and ticket.is_due and not self._queue.wanted_by_texts.sequences:
-            short = self._budget.shortage(ticket.amounts.plus(self._text_room.amounts(now)))
+            short = self._budget.shortage(ticket.amounts.plus(self._text_room.amounts(now, self._budget.capacity)))
             if short is not None:
                 return short
         return self._budget.try_reserve(ticket.amounts)
