@@ -108,6 +108,7 @@ class Exchange:
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
     `is_kept_alive`: its 200 went out before it was known what would become of it.
     `would_be` is set in shadow mode alone, where plans and lists of what is changed are its own and not the exchange's.
+    `counted_tokens` are those of a stream without usage, by its events.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
@@ -160,6 +161,7 @@ class Exchange:
     upstream_status: int | None = None
     retry_after_seconds: float | None = None
     usage: Usage | None = None
+    counted_tokens: int | None = None
     is_answering: bool = False
     is_kept_alive: bool = False
     is_abandoned: bool = False

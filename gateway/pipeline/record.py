@@ -61,6 +61,7 @@ def record_of(
         output_tokens=cost.output_tokens * cost.answers if cost else None,
         actual_prompt_tokens=usage.prompt_tokens if usage else None,
         actual_output_tokens=usage.completion_tokens if usage else None,
+        counted_output_tokens=exchange.counted_tokens,
         images=len(request.images) if request else 0,
         images_changed=changed.decode() if changed else None,
         body_bytes=exchange.body_bytes,

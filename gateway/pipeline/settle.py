@@ -200,6 +200,7 @@ def _learn(exchange: Exchange) -> None:
 def _learn_from_events(exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
     tokens = int(_token_events(exchange, cost) * model.event_tokens.per_event)
     if tokens:
+        exchange.counted_tokens = tokens
         _learn_output(tokens, cost.prompt_tokens.expected, exchange, cost, request, model)
 
 

@@ -66,6 +66,7 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
     limits: EngineLimits | None = None
     capacity: tuple[int | None, ...] | None = None
     actual_output_tokens: int | None = None
+    counted_output_tokens: int | None = None
     offered_ms: float | None = None
     queue_ms: float = 0.0
     first_event_ms: float | None = None
@@ -74,6 +75,11 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
     shadow_reason: Reason | None = None
     shadow_wait_ms: float = 0.0
     shadow_images: str = ""
+
+    @property
+    def output_tokens(self) -> int:
+        """Of all its answers, as reported or counted; 0 where neither was possible."""
+        return self.actual_output_tokens or self.counted_output_tokens or 0
 
     @property
     def offered(self) -> float:

@@ -1,8 +1,9 @@
 """How long the engine takes, as the log shows it: a few lines of arithmetic, not a simulation of vLLM.
 
-A first token takes a start and so much for each token of the prompt; each further one so much alone, and more for each
-other sequence in work (decoding is a batch: its steps grow with it). Both are least squares over finished answers. An
-answer that was recorded keeps its own time, stretched by how much more crowded the engine is than it was.
+A first token takes a start, so much for each token of the prompt, and more for each other request in work (the engine's
+own line); each further one so much alone, and more for each other one in work (decoding is a batch: its steps grow with
+it). All are least squares over finished answers. An answer that was recorded keeps its own time, stretched by how much
+more crowded the engine is than it was.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,14 +24,15 @@ class Pace(NamedTuple):
     prompt_token_seconds: float = 1 / 8000
     token_seconds: float = 0.02
     crowding_seconds: float = 0.0
+    queueing_seconds: float = 0.0
+
+    def first_seconds_among(self, others: int, prompt_tokens: int) -> float:
+        """To the first token, with so many others in work."""
+        return self.start_seconds + self.prompt_token_seconds * prompt_tokens + self.queueing_seconds * others
 
     def token_seconds_among(self, others: int) -> float:
         """For each token of one sequence, with so many others in work."""
         return self.token_seconds + self.crowding_seconds * others
-
-    def stretch(self, others: int, recorded_others: int) -> float:
-        """How much longer all takes than it did."""
-        return self.token_seconds_among(others) / self.token_seconds_among(recorded_others)
 
 
 class Service(NamedTuple):
@@ -52,8 +54,8 @@ class Recording:
         served = [line for line in lines if line.was_sent]
         self._begins = sorted(line.sent for line in served)
         self._ends = sorted(line.ended for line in served)
-        finished = [line for line in served if line.outcome is Outcome.FINISHED and line.actual_output_tokens]
-        self._output_tokens = [(line.actual_output_tokens or 0) // line.answers for line in finished]
+        finished = [line for line in served if line.outcome is Outcome.FINISHED and line.output_tokens]
+        self._output_tokens = [line.output_tokens // line.answers for line in finished]
         self.pace = self._learned(finished)
 
     def others(self, line: Line) -> int:
@@ -69,20 +71,21 @@ class Recording:
         if line.was_sent:
             return self._as_recorded(line, prompt_tokens, most_tokens, others)
         tokens = self._drawn_tokens(number, most_tokens)
-        first = self.pace.start_seconds + prompt_tokens * self.pace.prompt_token_seconds
+        first = self.pace.first_seconds_among(others, prompt_tokens)
         return Service(first, first + tokens * self.pace.token_seconds_among(others), tokens * line.answers)
 
     def _as_recorded(self, line: Line, prompt_tokens: int, most_tokens: int | None, others: int) -> Service:
-        stretch = self.pace.stretch(others, self.others(line))
-        whole = line.ended - line.sent
-        first = whole if line.first_event_ms is None else line.arrived + line.first_event_ms / 1000 - line.sent
-        saved = ((line.prompt_tokens or 0) - prompt_tokens) * self.pace.prompt_token_seconds
-        begun = max(0.0, first - min(saved, first / 2))
-        tokens = all_tokens = line.actual_output_tokens or 0
-        if most_tokens is not None:
-            tokens = min(all_tokens, most_tokens * line.answers)
-        answering = max(0.0, whole - first) * (tokens / all_tokens if all_tokens else 1.0)
-        return Service(begun * stretch, (begun + answering) * stretch, tokens)
+        pace, crowd = self.pace, self.others(line)
+        whole, all_tokens = line.ended - line.sent, line.output_tokens
+        usual_first = max(pace.first_seconds_among(crowd, line.prompt_tokens or 0), 1e-6)
+        usual_rest = pace.token_seconds_among(crowd) * (all_tokens // line.answers)
+        shown = _first_seconds(line) if line.is_streaming and line.first_event_ms is not None else None
+        first = whole * usual_first / (usual_first + usual_rest) if shown is None else min(shown, whole)
+        tokens = all_tokens if most_tokens is None else min(all_tokens, most_tokens * line.answers)
+        kept = tokens / all_tokens if all_tokens else 1.0
+        stretch = pace.token_seconds_among(others) / pace.token_seconds_among(crowd)
+        begun = first * pace.first_seconds_among(others, prompt_tokens) / usual_first
+        return Service(begun, begun + (whole - first) * kept * stretch, tokens)
 
     def _drawn_tokens(self, number: int, most_tokens: int | None) -> int:
         """Another request's answer, the same one each time the log is replayed."""
@@ -93,11 +96,16 @@ class Recording:
     def _learned(self, finished: Sequence[Line]) -> Pace:
         streams = [line for line in finished if line.is_streaming and line.first_event_ms is not None]
         usual = Pace()
-        firsts = [(line.prompt_tokens or 0, _first_seconds(line)) for line in streams]
+        crowds = [(self.others(line), _first_seconds(line)) for line in streams]
+        _, queueing = _line_through(crowds, (usual.start_seconds, usual.queueing_seconds))
+        firsts = [
+            (line.prompt_tokens or 0, max(0.0, first - queueing * others))
+            for line, (others, first) in zip(streams, crowds, strict=True)
+        ]
         start, prompt_token = _line_through(firsts, (usual.start_seconds, usual.prompt_token_seconds))
         tokens = [(self.others(line), seconds) for line in streams or finished if (seconds := _token_seconds(line))]
         token, crowding = _line_through(tokens, (usual.token_seconds, usual.crowding_seconds))
-        return Pace(start, prompt_token, max(token, 1e-6), crowding)
+        return Pace(start, prompt_token, max(token, 1e-6), crowding, queueing)
 
 
 def recordings_of(lines: Sequence[Line]) -> dict[str | None, Recording]:
@@ -114,7 +122,7 @@ def _first_seconds(line: Line) -> float:
 
 def _token_seconds(line: Line) -> float:
     """Of one token after the first; 0 where there are too few."""
-    tokens = (line.actual_output_tokens or 0) // line.answers
+    tokens = line.output_tokens // line.answers
     if tokens < _LEAST_TOKENS:
         return 0.0
     first = _first_seconds(line) if line.first_event_ms is not None and line.is_streaming else 0.0

@@ -47,7 +47,8 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     `deadline_ms` what the client gave from its arrival. `message` is what a refused client was told, `short` the
     resource that was short. `model` served, in place of `asked_model` where that is there. `upstream` is the server
     that got it or had no place for it, by its name if it has one, and `failed_upstream` the one that failed it before.
-    Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported.
+    Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported; `counted_output_tokens` are
+    by the events of a stream in which it reported none.
     `is_kept_alive`: its 200 went out while it waited, whatever came of it then.
     `images_changed` are the entries of `x-gateway-images`. Where there is a ladder, `pressure` is what the request met,
     and `rungs` the value of `x-gateway-pressure`.
@@ -86,6 +87,7 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     output_tokens: int | None = None
     actual_prompt_tokens: int | None = None
     actual_output_tokens: int | None = None
+    counted_output_tokens: int | None = None
     images: int = 0
     images_changed: str | None = None
     body_bytes: int | None = None

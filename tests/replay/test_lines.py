@@ -27,6 +27,7 @@ def test_what_the_gateway_writes_is_what_replay_reads():
         prompts=2, answers=4, max_tokens=8, prompt_tokens=9, text_tokens=Bounds(1, 2, 3), prompt_token_ids=4,
         truncate_prompt_tokens=-1, text_bytes=10, messages=3, images=2, images_changed="0;trimmed", pictures=sizes,
         new_images=1, limits=EngineLimits(4096, 100), capacity=(95, 128, None, 5), actual_output_tokens=11,
+        counted_output_tokens=12,
         offered_ms=1.5, queue_ms=2.5, first_event_ms=3.5, total_ms=4.5, arrived=1796055402.5,
         shadow=Fate.REFUSED, shadow_reason=Reason.KV_BUDGET, shadow_wait_ms=5.5, shadow_images="0;trimmed",
     )  # fmt: skip

@@ -70,8 +70,9 @@ class TestNothingIsChanged:
             assert "x-gateway-pressure" not in answer.headers
 
     async def test_usage_is_not_asked_for(self):
-        visit, _, _ = await answered(chat(stream=True))
+        visit, _, line = await answered(chat(stream=True))
         assert b"stream_options" not in visit.body
+        assert line["counted_output_tokens"] == 1
 
 
 async def answer_late(visit):

@@ -34,9 +34,10 @@ def print_replay(log: Log, replayed: Replayed) -> None:
 def _pace(name: str | None, pace: Pace) -> str:
     whose = f" of {name}" if name else ""
     return (
-        f"The engine{whose}, as the log shows it: a first token after {pace.start_seconds * 1000:.0f} ms and "
-        f"{pace.prompt_token_seconds * 1e6:.0f} µs a prompt token, then {pace.token_seconds * 1000:.1f} ms a token, "
-        f"and {pace.crowding_seconds * 1000:.2f} ms more for each other request in work."
+        f"The engine{whose}, as the log shows it: a first token after {pace.start_seconds * 1000:.0f} ms, "
+        f"{pace.prompt_token_seconds * 1e6:.0f} µs a prompt token and {pace.queueing_seconds * 1000:.1f} ms for each "
+        f"other request in work; then {pace.token_seconds * 1000:.1f} ms a token, and "
+        f"{pace.crowding_seconds * 1000:.2f} ms for each other."
     )
 
 
