@@ -5,7 +5,7 @@ are one pipe, measured in the same unit: prompt tokens, with REQUEST_TOKENS for 
 line moves is measured while somebody waits. Nothing is predicted from what is not known yet, so nobody is refused then.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from math import inf, sqrt
 from typing import NamedTuple
@@ -94,7 +94,7 @@ class Forecast:
         `ahead` of it in the line (None: it need not wait); `under_way` tokens go to their first token at the engine,
         which has `sequences`.
         """
-        wait = 0.0 if ahead is None else self._turn_seconds(ahead.tokens, now)
+        wait = 0.0 if ahead is None else self._turn_seconds(ahead, now)
         first = wait + self._begins_within(under_way + ticket.prefill_tokens)
         if now + first > ticket.first_token_by:
             return Miss("first token", first, ticket.first_token_by - now)
@@ -109,12 +109,18 @@ class Forecast:
         rest = self.token.seconds(ticket.likely_tokens, sequences)
         return min(ticket.first_token_by - first, ticket.answer_by - first - rest)
 
-    def lost(self, waiting: Iterable[Ticket], now: float, under_way: int, sequences: int) -> list[Ticket]:
-        """Those of the line, in its order, that come too late though it moved a standard deviation faster than now."""
+    def lost(
+        self, waiting: Iterable[Ticket], now: float, under_way: Callable[..., int], sequences: int
+    ) -> list[Ticket]:
+        """Those of the line, in its order, that come too late though it moved a standard deviation faster than now.
+
+        `under_way` says how many tokens go to their first token before a text, or an image.
+        """
+        before = {is_image: under_way(is_image=is_image) for is_image in (False, True)}
         ahead, lost = Ahead(), []
         for ticket in waiting:
             wait = self._line_seconds(ahead.tokens - sqrt(ahead.squares), now)
-            if now + wait > self.start_by(ticket, under_way, sequences):
+            if now + wait > self.start_by(ticket, before[ticket.is_image], sequences):
                 lost.append(ticket)
             else:
                 ahead = ahead.plus(ticket)
@@ -124,10 +130,16 @@ class Forecast:
         """How long so many tokens take to their first token at the engine, with some room: there it is out of hand."""
         return self._ROOM * self.first_token.seconds(tokens)
 
-    def _turn_seconds(self, tokens: float, now: float) -> float:
-        """How long until so many tokens have left the line and one more had its turn; 0 while that is not known."""
+    def _turn_seconds(self, ahead: Ahead, now: float) -> float:
+        """How long until all of these have left the line and one more had its turn; 0 while that is not known.
+
+        Where seats are short a large request takes no longer than a small one; where prefill is, it does. The shorter
+        counts.
+        """
         turns_a_second = self.turns.per_second(now)
-        return self._line_seconds(tokens, now) + 1.0 / turns_a_second if turns_a_second else 0.0
+        if not turns_a_second:
+            return 0.0
+        return min(self._line_seconds(ahead.tokens, now), ahead.requests / turns_a_second) + 1.0 / turns_a_second
 
     def _line_seconds(self, tokens: float, now: float) -> float:
         tokens_a_second = self.line.per_second(now)
