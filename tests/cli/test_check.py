@@ -118,6 +118,13 @@ def test_the_limits_that_follow_say_what_bound_them():
     assert "progressive jpeg" in result.stdout
 
 
+def test_in_shadow_mode_the_largest_body_is_what_can_be_held():
+    assert "Shadow mode" not in found()[1].stdout
+    said, result = found("--set", "mode=shadow")
+    assert said["max_body_bytes"] == GIB // 8
+    assert "Shadow mode: nothing is queued" in result.stdout
+
+
 def test_what_the_upstream_tells(upstream):
     said, result = found("--upstream", upstream)
     assert result.exit_code == 0

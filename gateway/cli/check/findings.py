@@ -18,6 +18,7 @@ from gateway.policies import (
     engine_of,
     pixel_limits,
     pressure_policy_of,
+    shadow_body_limits_of,
     tenants_of,
     upstreams_of,
 )
@@ -108,6 +109,7 @@ class Findings:
 
     settings: list[Effective]
     budgets: ByteBudgets
+    is_shadow: bool
     max_body_bytes: int
     pixels: list[PixelLimit]
     upstreams: list[UpstreamFound]
@@ -140,7 +142,10 @@ def find(
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
         budgets=budgets,
-        max_body_bytes=body_limits_of(settings, budgets).max_bytes,
+        is_shadow=settings.is_shadow,
+        max_body_bytes=(
+            shadow_body_limits_of(budgets) if settings.is_shadow else body_limits_of(settings, budgets)
+        ).max_bytes,
         pixels=pixel_limits(settings.images, budgets),
         upstreams=upstreams,
         unknown=list(_unknown(upstreams)),

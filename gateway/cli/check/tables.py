@@ -17,6 +17,8 @@ def print_findings(findings: Findings) -> None:
     """Settings, limits, upstream, and what is not enforced."""
     console = wide_console()
     console.print(_settings_table(findings))
+    if findings.is_shadow:
+        console.print("Shadow mode: nothing is queued, refused or changed; what would be decided is only told.\n")
     console.print(_memory_table(findings))
     console.print(_pixels_table(findings))
     if findings.ladder:
