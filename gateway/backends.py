@@ -13,6 +13,7 @@ from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
+from gateway.pipeline.evacuation import evacuate
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
 from gateway.pipeline.unseen import grow_unseen
@@ -31,7 +32,7 @@ from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
 from gateway.upstream.poll import Poller
-from gateway.upstream.state import PollPace
+from gateway.upstream.state import PollPace, UpstreamState
 
 _FREE_SEQUENCES = 128
 
@@ -46,7 +47,16 @@ def compose_backends(
 ) -> tuple[Backend, ...]:
     """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests."""
     queue = queue_policy_of(settings, body_bytes)
-    return tuple(_backend(settings, upstream, models, metrics, queue, is_busy) for upstream in upstreams_of(settings))
+    backends: list[Backend] = []
+
+    def look_after_who_waits(_state: UpstreamState) -> None:
+        evacuate(backends, time.monotonic())
+
+    backends.extend(
+        _backend(settings, upstream, models, metrics, queue, is_busy, look_after_who_waits)
+        for upstream in upstreams_of(settings)
+    )
+    return tuple(backends)
 
 
 def _backend(
@@ -56,6 +66,7 @@ def _backend(
     metrics: Metrics,
     queue: QueuePolicy,
     is_busy: Callable[[], bool],
+    look_after_who_waits: Callable[[UpstreamState], None],
 ) -> Backend:
     table = ModelTable([model.at_one_upstream() for model in models], engine_of(settings, upstream))
     gate = _gate(settings, upstream, queue)
@@ -69,7 +80,12 @@ def _backend(
     unseen: dict[str, Exchange] = {}
     poller = Poller(
         upstream.url,
-        observers=[follower, work_watch, lambda _state: grow_unseen(unseen.values(), time.monotonic())],
+        observers=[
+            follower,
+            work_watch,
+            lambda _state: grow_unseen(unseen.values(), time.monotonic()),
+            look_after_who_waits,
+        ],
         pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
         is_busy=is_busy,
         upstream_key=upstream.key,

@@ -17,6 +17,8 @@ from gateway.domain.queue import QueuePolicy
 class Verdict(Enum):
     ADMITTED = auto()
     WAITING = auto()
+    SENT_AWAY = auto()
+    """Another engine is to serve it."""
 
 
 class Refusal(NamedTuple):

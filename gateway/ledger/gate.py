@@ -35,6 +35,10 @@ class GateStatistics:
     preprocess_rate: float
 
 
+class SentAwayError(Exception):
+    """The request waited, and is to be served by another engine."""
+
+
 class _Sleeper:
     """A task that waits and what was decided about it; the future only wakes it up."""
 
@@ -137,7 +141,8 @@ class Gate:
         return self._admission.promise_after(to, share, self._clock(), is_kept=is_kept)
 
     async def admit(self, ticket: Ticket) -> Lease:
-        """The lease, at once or after waiting. Raises GatewayError 429 (no room to wait) or 503 (waited in vain).
+        """The lease, at once or after waiting. Raises GatewayError 429 (no room to wait) or 503 (waited in vain), and
+        SentAwayError.
 
         Cancelling it leaves nothing behind, even in the moment in which it was admitted.
         """
@@ -148,6 +153,8 @@ class Gate:
             now = self._clock()
         if isinstance(decision, Refusal):
             raise decision.error(self._admission.policy)
+        if decision is Verdict.SENT_AWAY:
+            raise SentAwayError
         return self.lease(ticket, now - ticket.arrived)
 
     def ask(self, ticket: Ticket, decided: Callable[[Decision], None]) -> Decision:
@@ -174,6 +181,13 @@ class Gate:
         del self._waiters[ticket]
         self._admission.withdraw(ticket, self._clock())
         self.wake()
+
+    def send_away(self, ticket: Ticket) -> None:
+        """A request that waits is to be served elsewhere; does nothing if it does not wait any more."""
+        decided = self._waiters.get(ticket)
+        if decided is not None:
+            self.withdraw(ticket)
+            decided(Verdict.SENT_AWAY)
 
     async def _decided(self, ticket: Ticket) -> Decision:
         sleeper = _Sleeper(asyncio.get_running_loop().create_future())

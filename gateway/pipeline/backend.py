@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.domain.breaker import Breaker
-from gateway.domain.ticket import Newcomer
+from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.gate import Gate
 from gateway.models.served import ModelTable
 from gateway.pipeline.follow import EngineFollower
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Backend:
     """`name` is the operator's, a label of metrics. `unseen` are the exchanges under way there whose answers show
-    nothing until their end, by request id (unseen.py).
+    nothing until their end, by request id (unseen.py); `waiting` those that could still be served by another server.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Backend:
     poller: Poller
     breaker: Breaker = field(default_factory=Breaker)
     unseen: "dict[str, Exchange]" = field(default_factory=dict)
+    waiting: "dict[Ticket, Exchange]" = field(default_factory=dict)
 
     def is_healthy(self, now: float) -> bool:
         """Requests go there where there is a choice."""

@@ -8,6 +8,7 @@ two at most. What was silent for too long has had its time, and is not sent agai
 Where a second server gives a 5xx too, the request is to blame, and neither server is held to be broken.
 """
 
+from collections.abc import Sequence
 from math import inf
 
 from gateway.domain.errors import Code, GatewayError
@@ -47,7 +48,8 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
     if len(parts.backends) == 1 or exchange.came_from is not None or not _may_be_sent_again(exchange, failure):
         return False
     is_busy = isinstance(failure, Answer) and failure.status in BACK_PRESSURE
-    other = _another(parts, exchange, request, most_utilised=BUSY_UTILISATION if is_busy else inf)
+    most_utilised = BUSY_UTILISATION if is_busy else inf
+    other = another(parts.backends, exchange, request, parts.clock(), most_utilised)
     if other is None:
         return False
     if isinstance(failure, Answer) and is_busy:
@@ -56,7 +58,7 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
         exchange.retry_after_seconds = None
     elif isinstance(failure, Answer):
         exchange.doubted = exchange.backend
-    else:
+    elif exchange.sent_at is not None:
         failed(exchange, parts.clock())
     _give_back(exchange, Ending.DROPPED if is_busy else Ending.IGNORED)
     parts.metrics.sent_elsewhere(exchange.backend.name)
@@ -88,15 +90,16 @@ def _may_be_sent_again(exchange: Exchange, failure: Failure) -> bool:
     return failure.status in _BROKEN or failure.status in BACK_PRESSURE
 
 
-def _another(parts: Parts, exchange: Exchange, request: VisionRequest, most_utilised: float) -> Backend | None:
-    """A healthy server that serves the model too, and has room."""
-    now = parts.clock()
-    others = [backend for backend in parts.backends if backend is not exchange.backend]
+def another(
+    backends: Sequence[Backend], exchange: Exchange, request: VisionRequest, now: float, most_utilised: float = inf
+) -> Backend | None:
+    """A healthy server that serves the model too, and is less utilised than that."""
+    others = [backend for backend in backends if backend is not exchange.backend]
     standings = [standing_of(backend, request, now) for backend in others]
     index = picked(standings, exchange, request)
     standing = standings[index]
     # Who does not list it is asked only where nobody does, or may yet turn out to.
-    serves_it = standing.lists or all(backend.models.lists(request.model) is False for backend in parts.backends)
+    serves_it = standing.lists or all(backend.models.lists(request.model) is False for backend in backends)
     has_room = standing.utilisation < most_utilised
     return others[index] if serves_it and standing.is_healthy and has_room else None
 

@@ -15,6 +15,7 @@ from gateway.domain.outcome import Reason
 from gateway.domain.request import VisionRequest
 from gateway.domain.ticket import Ticket
 from gateway.imaging.workers import Prepared
+from gateway.ledger.gate import SentAwayError
 from gateway.models.served import Engine
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
@@ -117,7 +118,23 @@ async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
     """Step 6: the lease, at once or after waiting. Raises GatewayError 429 or 503."""
     exchange.queued, exchange.capacity = parts.clock(), exchange.backend.gate.capacity
     refuse_what_is_late(exchange, exchange.queued)
-    exchange.lease = await exchange.backend.gate.admit(ticket_of(parts, exchange, cost, exchange.queued))
+    ticket = ticket_of(parts, exchange, cost, exchange.queued)
+    if len(parts.backends) == 1:
+        exchange.lease = await exchange.backend.gate.admit(ticket)
+    else:
+        await _admit_at_one_of_several(exchange, ticket)
+
+
+async def _admit_at_one_of_several(exchange: Exchange, ticket: Ticket) -> None:
+    waiting = exchange.backend.waiting
+    waiting[ticket] = exchange
+    try:
+        exchange.lease = await exchange.backend.gate.admit(ticket)
+    except SentAwayError:
+        error = UpstreamDownError("nothing is sent to it just now, and another is to serve those that wait")
+        raise as_gateway_error(error, exchange.models.engine) from error
+    finally:
+        del waiting[ticket]
 
 
 def ticket_of(rules: Rules, exchange: Exchange, cost: RequestCost, now: float) -> Ticket:

@@ -1,5 +1,7 @@
 """Asking the gate without a task that sleeps: who goes on whatever is decided, and who lives in virtual time."""
 
+import asyncio
+
 import pytest
 
 from gateway.domain.decision import Refusal, Verdict
@@ -7,7 +9,7 @@ from gateway.domain.outcome import Ending, Reason
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
-from gateway.ledger.gate import Gate
+from gateway.ledger.gate import Gate, SentAwayError
 from gateway.ledger.local import LocalLedger
 
 
@@ -88,3 +90,32 @@ def test_the_capacity_is_what_is_enforced_just_now(gate):
     gate.set_capacity(Resource.KV_BLOCKS, 7)
     assert gate.capacity[Resource.KV_BLOCKS] == 7
     assert gate.capacity == gate.statistics().holdings.capacity
+
+
+class TestSendingAway:
+    """Another engine is to serve it."""
+
+    def test_who_waits_is_told_and_takes_nothing(self, gate, clock):
+        gate.ask(ticket(clock), [].append)
+        one, told = ticket(clock), []
+        gate.ask(one, told.append)
+        gate.send_away(one)
+        assert (told, held(gate), gate.statistics().admission.queue_depth) == ([Verdict.SENT_AWAY], 10, 0)
+        gate.give_back(Amounts(10, 1))
+        assert (told, held(gate)) == ([Verdict.SENT_AWAY], 0)
+
+    def test_who_does_not_wait_any_more_is_told_nothing(self, gate, clock):
+        one, told = ticket(clock), []
+        gate.ask(one, told.append)
+        gate.send_away(one)
+        assert (told, held(gate)) == ([], 10)
+
+    async def test_a_task_that_waits_gets_an_error_of_its_own(self, gate, clock):
+        await gate.admit(ticket(clock))
+        one = ticket(clock)
+        waiting = asyncio.create_task(gate.admit(one))
+        await asyncio.sleep(0)
+        gate.send_away(one)
+        with pytest.raises(SentAwayError):
+            await waiting
+        assert held(gate) == 10

@@ -6,12 +6,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gateway.domain.outcome import Ending
+from gateway.domain.quantities import Amounts
+from gateway.domain.ticket import Ticket
 from tests.support.homes import picture_at
 from tests.support.live_gateway import MODEL, chat, live_gateway, until
 from tests.support.model_server import EVENTS, answer_chat, error_of, model_server, posts
 from tests.support.processes import free_port
 
 AT_A = picture_at("a")
+FULL = Ticket(Amounts(sequences=1), 0.0, 0.0)
 REFUSAL = b'{"error": {"message": "no", "type": "x", "param": null, "code": 1}}'
 
 
@@ -264,7 +268,7 @@ async def test_a_client_that_leaves_while_the_second_server_works_leaves_nothing
 
 
 async def test_both_waits_count_and_together_they_are_no_longer_than_one():
-    """The second server is full, and the first kept the request waiting for half of its time."""
+    """The second server is full, and the first kept one of them waiting for more than half of its time."""
     hold = asyncio.Event()
 
     async def full(visit):
@@ -272,18 +276,93 @@ async def test_both_waits_count_and_together_they_are_no_longer_than_one():
         await answer_chat(visit)
 
     async def fails_later(visit):
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
         await answering("500 Internal Server Error")(visit)
 
-    sections = {"budget": {"sequences": 1}, "queue": {"wait_seconds": 0.5}}
+    sections = {"budget": {"sequences": 1}, "queue": {"wait_seconds": 1.0}}
     async with two_servers(fails_later, full, **sections) as (gateway, _, b):
         inside = asyncio.create_task(gateway.chat("What is it?", picture_at("b")))
         await until(lambda: len(posts(b)) == 1)
         both = await asyncio.gather(*(gateway.chat("What is it?", AT_A) for _ in range(2)))
         assert {answer.status_code for answer in both} == {503}
         waits = sorted(line["queue_ms"] for line in await gateway.log(2))
-        assert 480 < waits[0] < 700
-        assert 480 < waits[1] < 700
+        assert 950 < waits[0] < 1500
+        assert 950 < waits[1] < 1500
         hold.set()
         assert (await inside).status_code == 200
         await gateway.until_released()
+
+
+class Holding:
+    """A server that keeps every request until it is told to answer."""
+
+    def __init__(self):
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self, visit):
+        await self.may_answer.wait()
+        await answer_chat(visit)
+
+
+@asynccontextmanager
+async def one_inside_and_one_that_waits(second_serves=(MODEL,)):
+    """Both at the first server, which has one place."""
+    holding = Holding()
+    async with (
+        model_server(holding) as a,
+        model_server(models=second_serves) as b,
+        live_gateway({"a": a.base_url, "b": b.base_url}, budget={"sequences": 1}) as gateway,
+    ):
+        await gateway.until_up()
+        asks = [asyncio.create_task(gateway.chat("What is it?", AT_A))]
+        await until(lambda: len(posts(a)) == 1)
+        # It is busy, so a second one would go to the other server, were that not as busy.
+        at_b, lease = gateway.application._running.backends[1], None
+        if second_serves == (MODEL,):
+            lease = at_b.gate.lease(FULL, 0.0)
+            at_b.gate.grow(FULL.amounts)
+        asks.append(asyncio.create_task(gateway.chat("What is it?", AT_A)))
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {'{upstream="a"}': 1})
+        if lease is not None:
+            lease.close(Ending.IGNORED)
+        yield gateway, a, b, holding, asks
+
+
+async def test_who_waits_for_a_server_that_dies_is_served_by_another():
+    async with one_inside_and_one_that_waits() as (gateway, a, b, _, asks):
+        await a.stop()
+        assert [(await each).status_code for each in asks] == [200, 200]
+        assert len(posts(b)) == 2
+        await gateway.until_released()
+
+
+async def test_who_waits_for_a_server_that_froze_is_served_by_another():
+    async with one_inside_and_one_that_waits() as (gateway, _, b, holding, (inside, waiting)):
+        backend = gateway.application._running.backends[0]
+        backend.breaker.froze(backend.gate._clock())
+        assert (await waiting).status_code == 200
+        assert len(posts(b)) == 1
+        holding.may_answer.set()
+        assert (await inside).status_code == 200
+        await gateway.until_released()
+
+
+async def test_who_waits_for_a_server_that_alone_has_the_model_goes_on_waiting():
+    async with one_inside_and_one_that_waits(second_serves=("another",)) as (gateway, _, b, holding, asks):
+        backend = gateway.application._running.backends[0]
+        backend.breaker.froze(backend.gate._clock())
+        await asyncio.sleep(0.3)
+        assert gateway.metrics("gateway_queue_depth") == {'{upstream="a"}': 1}
+        holding.may_answer.set()
+        assert [(await each).status_code for each in asks] == [200, 200]
+        assert not posts(b)
+        await gateway.until_released()
+
+
+async def test_a_client_that_leaves_while_it_is_sent_away_leaves_nothing_behind():
+    async with one_inside_and_one_that_waits() as (gateway, a, _, _, asks):
+        for ask in asks:
+            ask.cancel()
+        await a.stop()
+        await gateway.until_released()
+        assert not any(backend.waiting for backend in gateway.application._running.backends)
