@@ -113,3 +113,18 @@ def test_goals_are_shown_once_both_rows_are_measured():
     table = printed(report.goal_table(results))
     assert "litellm" in table
     assert "floor" in table.splitlines()[-2]
+
+
+def test_a_list_of_targets_has_names_and_may_doubt_its_figures():
+    goals = [
+        Goal("a", "f", None, 1, 2, subject="gateway", name="O1"),
+        Goal("a", "g", None, 1, 2, subject="gateway", name="O2"),
+        Goal("b", "f", None, 1, 2, subject="gateway", name="O3"),
+    ]
+    results = {"a": {"gateway": {"f": 2.0, "g": 2.0}}}
+    doubts = {"O2": "says nothing: proxy CPU"}
+    table = printed(report.goal_table(results, goals, lambda goal: doubts.get(goal.name, "")))
+    first, second = (next(line for line in table.splitlines() if name in line) for name in ("O1 a", "O2 a"))
+    assert "target" in first
+    assert "says nothing: proxy CPU" in second
+    assert "O3" not in table
