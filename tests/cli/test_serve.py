@@ -186,3 +186,15 @@ class TestStarting:
             assert await server.on_tick(2)
             assert server.handle_exit(signal.SIGTERM, None) is None
             assert server._captured_signals == [signal.SIGTERM]
+
+
+def test_shadow_mode_is_a_flag_and_the_log_says_so(emulator, tmp_path):
+    with serving(emulator.base_url, tmp_path, "--mode", "shadow") as (_, url, output):
+        answer = httpx.post(f"{url}{CHAT}", json={"model": MODEL, "messages": [{"role": "user", "content": "Hm?"}]})
+        assert answer.headers["x-gateway-shadow"] == "admitted"
+        assert "shadow mode: nothing is queued, refused or changed" in output.read_text()
+
+
+def test_a_mode_that_there_is_not():
+    result = CliRunner().invoke(app, ["serve", "--mode", "watch"])
+    assert (result.exit_code, "'enforce' or 'shadow'" in result.stderr) == (2, True)
