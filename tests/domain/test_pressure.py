@@ -118,7 +118,9 @@ def test_what_was_refused_fades_and_what_texts_wanted_is_in_the_way_of_images_to
     unmet, capacity = Unmet(), held(*[0] * 4).capacity
     assert unmet.share(capacity, 0.0, on_images=True) == 0.0
     unmet.note(Amounts(50, 1), capacity, 10.0, has_images=False)
-    unmet.note(Amounts(10, 1, 0, 99_000_000, 500), capacity, 10.0, has_images=True)
+    unmet.note(Amounts(10, 1), capacity, 10.0, has_images=True)
+    assert unmet.share(capacity, 10.0, on_images=True) == 0.6
+    unmet.note(Amounts(0, 1, 0, 99_000_000, 500), capacity, 10.0, has_images=True)
     assert unmet.share(capacity, 10.0, on_images=False) == 0.5
     assert unmet.share(capacity, 10.0, on_images=True) == 1.0
     assert unmet.share(capacity, 10.0 + UNMET_SECONDS, on_images=True) == pytest.approx(1 / e)
