@@ -7,7 +7,7 @@ import random
 import httpx
 import pytest
 
-from gateway.emulator.config import EmulatorConfig
+from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from tests.support.homes import picture_at
 from tests.support.live_gateway import CHAT, MODEL, chat, live_gateway, until
@@ -118,3 +118,22 @@ async def test_one_that_comes_back_with_another_model_gets_only_that():
                 assert (await gateway.chat("What?", PICTURES[0])).status_code == 200
                 assert (await gateway.chat("What?", PICTURES[0], model="other")).status_code == 200
                 assert [json.loads(visit.body)["model"] for visit in posts(again)] == ["other"]
+
+
+async def test_a_frozen_engine_behind_a_server_that_answers_is_passed_over_until_it_works_again(monkeypatch):
+    monkeypatch.setattr("gateway.domain.breaker.FROZEN_SECONDS", 0.5)
+    config = EmulatorConfig.fast(step_cost=StepCost(base_seconds=0.01))
+    with running_emulator(config) as a, running_emulator(config) as b:
+        async with live_gateway({"a": a.base_url, "b": b.base_url}) as gateway:
+            await gateway.until_up()
+            stuck = asyncio.create_task(gateway.chat("What?", PICTURES[0], stream=True, max_tokens=100))
+            await until(lambda: a.statistics().generation_tokens > 0)
+            a.set_faults(freeze=True)
+            await until(lambda: gateway.metrics("gateway_upstream_healthy") == {'{upstream="b"}': 1})
+            assert gateway.application.troubles() == [], "its HTTP side says that all is well"
+            assert (await gateway.chat("What?", PICTURES[0], max_tokens=1)).status_code == 200
+            assert b.statistics().finished == 1
+            a.set_faults(freeze=False)
+            assert (await stuck).text.rstrip().endswith("[DONE]")
+            await until(lambda: len(gateway.metrics("gateway_upstream_healthy")) == 2)
+            await gateway.until_released()
