@@ -148,11 +148,13 @@ def _rendering(parts: Parts, exchange: Exchange, model_name: str) -> Rendering:
 
 
 def _known(parts: Parts, exchange: Exchange, name: str | None) -> ServedModel:
-    """As the first server has it that lists the name. Raises GatewayError 404 where all have told, and none does."""
+    """As the first server has it that lists the name. Raises GatewayError 404 where all have told, and neither one of
+    them nor the settings has it.
+    """
     said = [backend.models.lists(name) for backend in parts.backends]
     if True in said:
         exchange.goes_to(parts.backends[said.index(True)])
-    elif None not in said:
+    elif None not in said and not any(name in backend.models.names for backend in parts.backends):
         raise _unknown(parts, name or "")
     return exchange.models.served(name)
 

@@ -265,6 +265,14 @@ class TestRefused:
             answer = await gateway.http.post(TOKENIZE, json={"prompt": "a", "model": "later"})
         assert (answer.status_code, answer.json()["max_model_len"]) == (200, None)
 
+    async def test_a_name_of_the_settings_is_known_though_the_server_does_not_list_it(self):
+        async with model_server() as upstream:
+            settings = HERE | {"models": [{"name": "later", "family": "qwen2_vl"}]}
+            async with live_gateway(upstream.base_url, **settings) as gateway:
+                await gateway.until_up()
+                answer = await gateway.http.post(TOKENIZE, json={"prompt": "a", "model": "later"})
+        assert answer.status_code == 200
+
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"messages": 5}', b'{"messages": []}', b"\xff"])
     @pytest.mark.parametrize("path", [TOKENIZE, COUNT])
     async def test_what_is_no_request(self, house, path, content):
