@@ -43,6 +43,12 @@ def failed(exchange: Exchange, now: float) -> None:
         exchange.backend.breaker.failed(now)
 
 
+def ended_unasked(exchange: Exchange, now: float) -> None:
+    """Of one that was to be sent to a second server and never was: then there is only what the first one said."""
+    if exchange.doubted is not None and exchange.sent_at is None:
+        exchange.doubted.breaker.failed(now)
+
+
 def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failure: Failure) -> bool:
     """Whether another server is to try: then nothing is held any more, and the exchange is that server's."""
     if len(parts.backends) == 1 or exchange.came_from is not None or not _may_be_sent_again(exchange, failure):

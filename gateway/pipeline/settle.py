@@ -12,7 +12,7 @@ from gateway.domain.output import most_output_tokens
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
-from gateway.pipeline.elsewhere import failed, worked
+from gateway.pipeline.elsewhere import ended_unasked, failed, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.planning import image_cost
@@ -144,6 +144,7 @@ def faulted(parts: Parts, exchange: Exchange) -> None:
 def _settle(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:
     if not exchange.is_settled:
         _close(parts, exchange, Ending.IGNORED)
+        ended_unasked(exchange, exchange.ended)
         _book(parts, exchange, outcome, error)
 
 

@@ -251,6 +251,13 @@ async def test_what_never_fits_the_other_server_may_come_back_to_the_first(first
         await gateway.until_released()
 
 
+async def test_a_server_whose_500_no_other_could_better_is_held_to_be_broken():
+    async with large_and_small(answering("500 Internal Server Error")) as (gateway, _):
+        for _ in range(5):
+            assert (await gateway.chat("word " * 40_000, AT_A)).status_code == 502
+        assert gateway.metrics("gateway_upstream_healthy") == {'{upstream="b"}': 1}
+
+
 async def test_a_client_that_leaves_while_the_second_server_works_leaves_nothing_behind():
     begun = asyncio.Event()
 
