@@ -67,6 +67,7 @@ SETUPS = {
     "one tenant and class": Setup(weights={"": 1.0}, priorities=(Priority.BATCH,)),
     "first tokens are due": Setup(level=ServiceLevel(4.0)),
     "answers are due": Setup(capacity={SEQUENCES: 4}, level=ServiceLevel(total_seconds=15.0)),
+    "what begins is bounded": Setup(capacity=CAPACITY | {Resource.PREFILL_TOKENS: 400}, level=ServiceLevel(4.0)),
     "all is due": Setup(policy=QueuePolicy(), level=ServiceLevel(2.0, 20.0)),
 }
 
@@ -338,6 +339,7 @@ class AnyTraffic:
         assert not self.waiting
         assert not self.overtaken
         assert not any(self.holdings.statistics().held)
+        assert not any(self.door.under_way(is_image=is_image) for is_image in (False, True))
 
 
 def lane_of(each: Ticket) -> tuple[Priority, FlowKey]:
