@@ -47,10 +47,6 @@ class Budget(Protocol):
         """Take all of it (None), or nothing and say what was short."""
         ...
 
-    def grow(self, amounts: Amounts) -> None:
-        """Take it, fitting or not."""
-        ...
-
     def give_back(self, amounts: Amounts) -> None: ...
 
     def statistics(self) -> HoldingsStatistics: ...
@@ -77,7 +73,6 @@ class Admission:
         "_displaced",
         "_drain",
         "_forecast",
-        "_images_under_way",
         "_jitter",
         "_just_joined",
         "_paused_until",
@@ -107,7 +102,6 @@ class Admission:
         self._swept_at = -inf
         self._text_room = TextRoom()
         self._unmet = Unmet()
-        self._images_under_way = 0
 
     @property
     def policy(self) -> QueuePolicy:
@@ -169,7 +163,7 @@ class Admission:
             return None
         must_wait = bool(self._queue) or self._budget.shortage(ticket.amounts) is not None
         ahead = Ahead.of(self._queue.ahead_of(ticket)) if must_wait else None
-        under_way = self.under_way(is_image=ticket.is_image)
+        under_way = self._budget.held(Resource.PREFILL_TOKENS)
         miss = self._forecast.miss(ticket, now, ahead, under_way, sequences)
         if miss is None:
             ticket.start_by = self._forecast.start_by(ticket, under_way, sequences)
@@ -212,7 +206,7 @@ class Admission:
         other = Admission(budget, self._policy, self._jitter, self._forecast.copy())
         other._queue, other._promises, other._drain = self._queue.copy(), self._promises.copy(), copy(self._drain)
         other._short, other._paused_until = self._short, self._paused_until
-        other._text_room, other._images_under_way = copy(self._text_room), self._images_under_way
+        other._text_room = copy(self._text_room)
         other._swept_at = self._swept_at
         return other
 
@@ -238,10 +232,10 @@ class Admission:
 
     def _sweep(self, now: float) -> list[tuple[Ticket, Decision]]:
         """Refuse those that wait though they can no longer be served in time."""
-        sequences = self._budget.held(Resource.SEQUENCES)
+        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
         if not sequences:
             return []
-        lost = self._forecast.lost(self._queue.in_turn(), now, self.under_way, sequences)
+        lost = self._forecast.lost(self._queue.in_turn(), now, under_way, sequences)
         for ticket in lost:
             self._queue.leave(ticket)
         return [(ticket, self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)) for ticket in lost]
@@ -275,30 +269,12 @@ class Admission:
             short = self._budget.shortage(ticket.amounts.plus(self._text_room.amounts(now, self._budget.capacity)))
             if short is not None:
                 return short
-        short = self._budget.try_reserve(ticket.amounts)
-        if short is Resource.PREFILL_TOKENS and self._may_pass_images(ticket):
-            self._budget.grow(ticket.amounts)
-            short = None
-        if short is None and ticket.is_image:
-            self._images_under_way += ticket.prefill_tokens
-        return short
-
-    def _may_pass_images(self, ticket: Ticket) -> bool:
-        """All else fits, and of what goes to its first token only images are in its way: they are decoded first."""
-        texts, most = self.under_way(is_image=False), self._budget.capacity[Resource.PREFILL_TOKENS]
-        return not ticket.is_image and (not texts or most is None or texts + ticket.prefill_tokens <= most)
-
-    def under_way(self, *, is_image: bool) -> int:
-        """Tokens that go to their first token before one that is sent now. A text passes images."""
-        tokens = self._budget.held(Resource.PREFILL_TOKENS)
-        return tokens if is_image else tokens - self._images_under_way
+        return self._budget.try_reserve(ticket.amounts)
 
     def _is_lost(self, ticket: Ticket, now: float) -> bool:
         """Too late even if let in now; the next sweep refuses it."""
-        sequences = self._budget.held(Resource.SEQUENCES)
-        if not ticket.is_due or not sequences:
-            return False
-        return now > self._forecast.start_by(ticket, self.under_way(is_image=ticket.is_image), sequences)
+        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
+        return ticket.is_due and sequences > 0 and now > self._forecast.start_by(ticket, under_way, sequences)
 
     def _admit(self, ticket: Ticket, overtaken: list[Ticket], now: float) -> None:
         for ahead in overtaken:
@@ -323,8 +299,6 @@ class Admission:
     def give_back(self, amounts: Amounts) -> None:
         """An admitted request needs these no more; `tick` then lets waiters in."""
         self._budget.give_back(amounts)
-        if amounts.preprocess_pixels:
-            self._images_under_way -= amounts.prefill_tokens
 
     def statistics(self, now: float) -> AdmissionStatistics:
         return AdmissionStatistics(

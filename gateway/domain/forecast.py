@@ -5,7 +5,7 @@ are one pipe, measured in the same unit: prompt tokens, with REQUEST_TOKENS for 
 line moves is measured while somebody waits. Nothing is predicted from what is not known yet, so nobody is refused then.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import copy
 from math import inf, sqrt
 from typing import NamedTuple
@@ -109,18 +109,12 @@ class Forecast:
         rest = self.token.seconds(ticket.likely_tokens, sequences)
         return min(ticket.first_token_by - first, ticket.answer_by - first - rest)
 
-    def lost(
-        self, waiting: Iterable[Ticket], now: float, under_way: Callable[..., int], sequences: int
-    ) -> list[Ticket]:
-        """Those of the line, in its order, that come too late though it moved a standard deviation faster than now.
-
-        `under_way` says how many tokens go to their first token before a text, or an image.
-        """
-        before = {is_image: under_way(is_image=is_image) for is_image in (False, True)}
+    def lost(self, waiting: Iterable[Ticket], now: float, under_way: int, sequences: int) -> list[Ticket]:
+        """Those of the line, in its order, that come too late though it moved a standard deviation faster than now."""
         ahead, lost = Ahead(), []
         for ticket in waiting:
             wait = self._line_seconds(ahead.tokens - sqrt(ahead.squares), now)
-            if now + wait > self.start_by(ticket, before[ticket.is_image], sequences):
+            if now + wait > self.start_by(ticket, under_way, sequences):
                 lost.append(ticket)
             else:
                 ahead = ahead.plus(ticket)

@@ -242,13 +242,15 @@ class Gate:
         self._admission.pause_until(until)
         self._arm()
 
-    def prefill_tokens(self, *, is_image: bool) -> int:
-        """On their way to the first token before one that is sent now, with images or without."""
-        return self._admission.under_way(is_image=is_image) + self.unadmitted.prefill_tokens
+    @property
+    def prefill_tokens(self) -> int:
+        """On their way to the first token."""
+        return self._ledger.held(Resource.PREFILL_TOKENS) + self.unadmitted.prefill_tokens
 
-    def first_token_seconds(self, *, is_image: bool) -> float:
+    @property
+    def first_token_seconds(self) -> float:
         """How long what is on its way takes to its first token; 0 while that is not known."""
-        return self._forecast.first_token.seconds(self.prefill_tokens(is_image=is_image))
+        return self._forecast.first_token.seconds(self.prefill_tokens)
 
     def first_token_came(self, tokens: int, seconds: float) -> None:
         """It came `seconds` after its request was sent; `tokens` were on their way then, its own among them."""

@@ -66,12 +66,12 @@ class Lease:
         delay = self._gate.preprocessing_started(pixels) if pixels else 0.0
         if is_streamed:
             self._pixels_in_sight = pixels
-            self._sent_at, self._behind_tokens = self._gate.now, self._gate.prefill_tokens(is_image=pixels > 0)
+            self._sent_at, self._behind_tokens = self._gate.now, self._gate.prefill_tokens
             return
         if pixels:
             self._gate.preprocessing_out_of_sight(pixels)
         if any(self._ticket.amounts[Resource.ENCODER_TOKENS :]):
-            delay = max(delay, self._gate.first_token_seconds(is_image=pixels > 0))
+            delay = max(delay, self._gate.first_token_seconds)
             self._front_timer = self._gate.call_later(delay, self._release_front)
 
     def first_event(self) -> None:

@@ -211,42 +211,6 @@ class TestImagesBesideTexts:
         assert two.offer(ticket(pixels=1_000), 1.0) is ADMITTED
 
 
-class TestTextsPassImages:
-    """On their way to the first token: images are decoded before the engine sees them."""
-
-    @staticmethod
-    def before_images(window=1_000) -> Admission:
-        one = Admission(Holdings((None, 9, None, None, window)), QueuePolicy(), lambda: 0.0, known().copy())
-        assert one.offer(ticket(5_000, pixels=1_000), 0.0) is ADMITTED
-        return one
-
-    def test_a_text_waits_for_texts_only_and_an_image_for_both(self):
-        one = self.before_images()
-        assert one.offer(ticket(700), 0.0) is ADMITTED
-        assert (one.under_way(is_image=False), one.under_way(is_image=True)) == (700, 5_700)
-        assert one.offer(ticket(700), 0.0) is WAITING
-        assert one.tick(0.0) == []
-        one.give_back(ticket(5_000, pixels=1_000).amounts)
-        assert (one.under_way(is_image=False), one.under_way(is_image=True)) == (700, 700)
-        assert one.offer(ticket(100, pixels=1_000), 0.0) is WAITING
-
-    def test_a_text_larger_than_the_window_goes_alone(self):
-        one = self.before_images()
-        assert one.offer(ticket(3_000), 0.0) is ADMITTED
-        assert one.offer(ticket(10), 0.0) is WAITING
-
-    def test_its_first_token_is_expected_without_the_images(self):
-        one = self.before_images(window=None)
-        assert one.offer(ticket(600, first=2.0), 0.0) is ADMITTED
-        assert refusal_of(one.offer(ticket(600, first=2.0, pixels=1_000), 0.0)).miss.expected_seconds > 6.0
-
-    def test_what_else_is_short_is_short_for_texts_too(self):
-        one = Admission(Holdings((None, 1, None, None, 1_000)), QueuePolicy(), lambda: 0.0)
-        one.offer(ticket(5_000, pixels=1_000), 0.0)
-        assert one.offer(ticket(700), 0.0) is WAITING
-        assert one.tick(0.0) == []
-
-
 def test_a_level_leaves_the_engine_an_eighth_of_the_time_to_the_first_token_and_the_rest_to_the_answer():
     forecast = Forecast.of(ServiceLevel(4.0, 15.0))
     assert forecast.first_token.window_tokens == 2_000

@@ -116,10 +116,10 @@ class TestOnTheWay:
         """A thousand tokens take a second, whoever has a place."""
         leases = [ShadowLease(gate, ticket(clock, prefill=1000)) for _ in range(3)]
         for number, lease in enumerate(leases):
-            assert gate.prefill_tokens(is_image=True) == 3000 - 1000 * number
+            assert gate.prefill_tokens == 3000 - 1000 * number
             lease.sent(is_streamed=True)
             lease.first_event()
-        assert gate.prefill_tokens(is_image=True) == 0
+        assert gate.prefill_tokens == 0
         assert gate.unadmitted == Amounts(20, 2)
 
     def test_the_pace_of_preprocessing_is_learned_from_all(self, gate, clock):

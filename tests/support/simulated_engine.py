@@ -94,7 +94,7 @@ class World:
         return min(dues, default=None)
 
     def send(self, guest: Guest) -> None:
-        guest.sent, guest.behind_tokens = self.now, self.door.under_way(is_image=guest.ticket.is_image)
+        guest.sent, guest.behind_tokens = self.now, self.holdings.held(Resource.PREFILL_TOKENS)
         first, end = self.engine.take(self.now, guest)
         heapq.heappush(self.events, (first, next(self.number), "first", guest))
         heapq.heappush(self.events, (end, next(self.number), "end", guest))
@@ -103,12 +103,12 @@ class World:
         guest.first = self.now
         self.forecast.first_token.observe(guest.behind_tokens, self.now - guest.sent)
         self.follow()
-        self.door.give_back(guest.ticket.amounts._replace(kv_blocks=0, sequences=0))
+        self.door.give_back(Amounts(prefill_tokens=guest.ticket.prefill_tokens))
 
     def leave(self, guest: Guest) -> None:
         guest.end = self.now
         self.forecast.token.observe(guest.output_tokens, self.now - guest.first, self.holdings.held(Resource.SEQUENCES))
-        self.door.give_back(Amounts(*guest.ticket.amounts[: Resource.ENCODER_TOKENS]))
+        self.door.give_back(guest.ticket.amounts._replace(prefill_tokens=0))
 
     def follow(self) -> None:
         self.holdings.set_capacity(Resource.PREFILL_TOKENS, self.forecast.first_token.window_tokens)
