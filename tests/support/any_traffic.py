@@ -339,7 +339,6 @@ class AnyTraffic:
         assert not self.waiting
         assert not self.overtaken
         assert not any(self.holdings.statistics().held)
-        assert not any(self.door.under_way(is_image=is_image) for is_image in (False, True))
 
 
 def lane_of(each: Ticket) -> tuple[Priority, FlowKey]:
