@@ -54,8 +54,8 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
     if len(parts.backends) == 1 or exchange.came_from is not None or not _may_be_sent_again(exchange, failure):
         return False
     is_busy = isinstance(failure, Answer) and failure.status in BACK_PRESSURE
-    most_utilised = BUSY_UTILISATION if is_busy else inf
-    other = another(parts.backends, exchange, request, parts.clock(), most_utilised)
+    most_utilised, now = BUSY_UTILISATION if is_busy else inf, parts.clock()
+    other = another(parts.backends, exchange, request, now, most_utilised)
     if other is None:
         return False
     if isinstance(failure, Answer) and is_busy:
@@ -65,8 +65,8 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
     elif isinstance(failure, Answer):
         exchange.doubted = exchange.backend
     elif exchange.sent_at is not None:
-        failed(exchange, parts.clock())
-    _give_back(exchange, Ending.DROPPED if is_busy else Ending.IGNORED)
+        failed(exchange, now)
+    _give_back(exchange, Ending.DROPPED if is_busy else Ending.IGNORED, now)
     parts.metrics.sent_elsewhere(exchange.backend.name)
     exchange.came_from = exchange.backend
     exchange.goes_to(other)
@@ -110,10 +110,12 @@ def another(
     return others[index] if serves_it and standing.is_healthy and has_room else None
 
 
-def _give_back(exchange: Exchange, ending: Ending) -> None:
+def _give_back(exchange: Exchange, ending: Ending, now: float) -> None:
     exchange.backend.unseen.pop(exchange.request_id, None)
     if exchange.lease is not None:
         exchange.waited_seconds += exchange.lease.queue_seconds
         exchange.lease.close(ending)
+    elif exchange.queued is not None:
+        exchange.waited_seconds += now - exchange.queued
     exchange.lease = exchange.queued = exchange.sent_at = None
     exchange.sent_images = exchange.encoded_anew = ()

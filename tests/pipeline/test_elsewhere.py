@@ -345,9 +345,12 @@ async def test_who_waits_for_a_server_that_dies_is_served_by_another():
 
 async def test_who_waits_for_a_server_that_froze_is_served_by_another():
     async with one_inside_and_one_that_waits() as (gateway, _, b, holding, (inside, waiting)):
+        await asyncio.sleep(0.2)
         backend = gateway.application._running.backends[0]
         backend.breaker.froze(backend.gate._clock())
-        assert (await waiting).status_code == 200
+        answer = await waiting
+        assert answer.status_code == 200
+        assert int(answer.headers["x-gateway-queue-ms"]) >= 200, "the time that it waited in vain counts"
         assert len(posts(b)) == 1
         holding.may_answer.set()
         assert (await inside).status_code == 200
