@@ -59,7 +59,7 @@ bench: $(VENV)/.installed ## measure the gateway beside other proxies; prints ra
 	$(BIN)/python -m benchmarks --with litellm,vllm-router $(BENCH_FLAGS)
 
 .PHONY: bench-overload
-bench-overload: $(VENV)/.installed ## more traffic than the server can do: who serves most in time; hours, BENCH_FLAGS makes it less
+bench-overload: $(VENV)/.installed ## more traffic than the server can do: who serves most in time; 1.5 hours, BENCH_FLAGS makes it less
 	$(BIN)/python -m benchmarks.overload --with litellm,vllm-router $(BENCH_FLAGS)
 
 .PHONY: lint

@@ -3,7 +3,7 @@
 Seeded open-loop traffic (five tenants; texts, small and 12 MP pictures, picture histories; half the clients retry as
 the OpenAI SDK does, some are that SDK) before an emulated vLLM that serves more than thirty requests a second: bare,
 with its own limit, and behind each proxy. What the server can do is measured first, by closed loops. Everything runs on
-127.0.0.1 and ends with this program. A full run takes hours on a machine that nothing else may use; say less:
+127.0.0.1 and ends with this program. A full run takes an hour and a half, in which nothing else should run; say less:
 
     python -m benchmarks.overload --quick
     python -m benchmarks.overload --scenarios loads --arms native,semaphore,gateway --loads 3 --rounds 1

@@ -1,6 +1,7 @@
 """The OpenAI SDK itself, for a share of the clients: what is imitated elsewhere is checked against the real thing."""
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,7 +22,7 @@ class SdkClient:
         self._salt = salt
         self._patience_seconds = patience_seconds
         self._clock = clock
-        hooks = {"request": [self._sends], "response": [self._hears]}
+        hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._sends], "response": [self._hears]}
         self._sdk = openai.AsyncOpenAI(
             base_url=f"{base_url}/v1",
             api_key="unused",
