@@ -10,7 +10,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
+
+# A machine that is busy with other things is no fault of what is tested.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 LINES = pytest.StashKey[list[str]]()
 

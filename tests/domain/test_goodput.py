@@ -101,7 +101,7 @@ def test_most_of_those_that_are_refused_would_have_missed_and_the_forecast_is_ri
     assert sum(0.5 <= error <= 2.0 for error in errors) >= 0.9 * len(errors)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 10**6),
     st.floats(0.2, 8.0),

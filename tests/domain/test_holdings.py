@@ -124,5 +124,5 @@ class Conservation(RuleBasedStateMachine):
         assert statistics.capacity == tuple(self.capacity)
 
 
-Conservation.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+Conservation.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
 TestConservation = Conservation.TestCase

@@ -260,7 +260,7 @@ class TestAhead:
         assert set(line.ahead_of(ticket(tenant="other"))) == {wall[0], *urgent}
         assert set(line.ahead_of(ticket(priority=Priority.CRITICAL))) == set()
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         waiting=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 300), st.booleans()), max_size=30),
         had=st.integers(0, 30),
@@ -348,7 +348,7 @@ weights = st.sampled_from([0.25, 1.0, 2.0, 5.0])
 costs = st.lists(st.integers(1, 1_000), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     first=st.tuples(weights, costs),
     second=st.tuples(weights, costs),
@@ -378,7 +378,7 @@ def test_of_two_flows_that_always_wait_neither_gets_ahead_by_more_than_one_reque
         assert abs(work["0"] - work["1"]) <= bound + 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     strategy=st.lists(st.sampled_from(["text", "image", "both", "none"]), min_size=1, max_size=12),
     sizes=st.tuples(st.integers(1, 500), st.integers(1, 500), st.integers(1, 500)),
@@ -404,7 +404,7 @@ def test_no_way_of_mixing_texts_and_images_gains_a_tenant_more_than_one_request(
         assert work["mixer"] - work["texts"] <= max(text, image) + other
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrivals=st.lists(
         st.tuples(st.sampled_from(Priority), st.sampled_from("abc"), st.integers(1, 500), st.booleans()), max_size=60
@@ -432,7 +432,7 @@ def test_nobody_starves(arrivals):
             assert stood[each] <= AGED_EVERY * (1 + len(flows))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(

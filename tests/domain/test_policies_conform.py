@@ -79,9 +79,7 @@ class Anything(RuleBasedStateMachine):
 
 @every_setup
 def test_every_rule_holds_whatever_comes(setup):
-    run_state_machine_as_test(
-        lambda: Anything(setup), settings=settings(max_examples=30, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(lambda: Anything(setup), settings=settings(max_examples=30, stateful_step_count=40))
 
 
 @every_setup

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import e
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.holdings import HoldingsStatistics
@@ -158,7 +158,6 @@ def histories(draw) -> Seen:
     return Seen(bands, looks)
 
 
-@settings(deadline=None)
 @given(histories())
 def test_no_rung_is_in_force_without_those_before_it(seen):
     ladder, now, order = Ladder(seen.bands), 0.0, list(seen.bands)
@@ -168,7 +167,6 @@ def test_no_rung_is_in_force_without_those_before_it(seen):
         assert in_force == set(order[: len(in_force)])
 
 
-@settings(deadline=None)
 @given(histories(), st.data())
 def test_more_pressure_never_means_fewer_rungs(seen, data):
     more, less, now = Ladder(seen.bands), Ladder(seen.bands), 0.0
@@ -179,7 +177,6 @@ def test_more_pressure_never_means_fewer_rungs(seen, data):
         assert more.observe(ratio, now, unmet) >= less.observe(lower, now, fewer)
 
 
-@settings(deadline=None)
 @given(histories(), st.data())
 def test_inside_the_band_nothing_changes(seen, data):
     ladder, now = Ladder(seen.bands), 0.0
@@ -194,7 +191,6 @@ def test_inside_the_band_nothing_changes(seen, data):
         assert (rung in ladder.observe(inside, now)) == was_in_force
 
 
-@settings(deadline=None)
 @given(histories())
 def test_a_rung_comes_at_most_once_in_the_time_that_it_takes_to_leave_it(seen):
     ladder, now, came_at = Ladder(seen.bands), 0.0, {}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.routing import BUSY_UTILISATION, Standing, eligible, pick
@@ -29,7 +29,6 @@ class TestHomes:
     def test_the_order_of_the_servers_does_not_matter(self):
         assert homes("c", "a", "b") == homes("a", "b", "c")
 
-    @settings(deadline=None)
     @given(st.lists(st.text(max_size=8), min_size=2, max_size=6, unique=True), st.data())
     def test_a_server_that_goes_moves_its_own_images_only(self, names, data):
         gone = data.draw(st.sampled_from(names))
@@ -38,7 +37,6 @@ class TestHomes:
         for before, after in zip(homes(*names, images=images), left, strict=True):
             assert before in {after, gone}
 
-    @settings(deadline=None)
     @given(st.lists(st.text(max_size=8), min_size=2, max_size=6, unique=True), st.data())
     def test_one_that_is_down_moves_its_own_images_only_and_gets_them_back(self, names, data):
         down = data.draw(st.sampled_from(names))

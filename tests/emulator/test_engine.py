@@ -3,7 +3,7 @@
 from array import array
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.emulator.config import EmulatorConfig, StepCost
@@ -270,7 +270,6 @@ def picture_of(prompt_tokens: int) -> tuple[ImageSpan, ...]:
 requests = st.tuples(st.integers(4, 30), st.integers(1, 9), st.integers(0, 2), st.booleans())
 
 
-@settings(deadline=None)
 @given(
     st.lists(requests, min_size=1, max_size=12),
     st.booleans(),

@@ -64,7 +64,7 @@ JPEGS = st.builds(
 SCALES = st.sampled_from([1, 2, 8])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(file=JPEGS, scale=SCALES)
 def test_the_missing_end_marker_changes_no_sound_picture(file, scale):
     info = info_of(file)
@@ -75,7 +75,7 @@ def test_the_missing_end_marker_changes_no_sound_picture(file, scale):
     assert load(file, info, wanted).tobytes() == plain.tobytes()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much])
 @given(file=JPEGS, cut=st.floats(0, 1))
 def test_a_jpeg_that_only_claims_to_be_whole_is_refused(file, cut):
     """Libjpeg paints grey what is missing before an end marker, and Pillow says nothing."""

@@ -72,7 +72,7 @@ def seen_by_vllm(data: bytes) -> tuple[Size, Size]:
     return stored, Size(*ImageOps.exif_transpose(opened).size)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(
     kind=st.sampled_from([(kind, mode) for kind, modes in SAVED_AS.items() for mode in modes]),
     width=st.integers(1, 40),

@@ -214,7 +214,7 @@ def test_the_same_file_gives_the_same_bytes_in_every_thread():
     assert len(set(outs)) == len(files)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     mode=st.sampled_from(["RGB", "L", "RGBA", "P", "1", "I;16"]),
     file_format=st.sampled_from(["JPEG", "PNG", "TIFF"]),
@@ -242,7 +242,7 @@ def noise(width: int, height: int, *, levels: int = 256, seed: int = 0) -> Image
     return Image.fromarray((values * (255 // (levels - 1))).astype(np.uint8), "RGB")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     width=st.integers(1, 200),
     height=st.integers(1, 200),

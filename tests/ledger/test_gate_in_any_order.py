@@ -169,5 +169,5 @@ class AnyOrder(RuleBasedStateMachine):
         self.loop.close()
 
 
-AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
 TestAnyOrder = AnyOrder.TestCase

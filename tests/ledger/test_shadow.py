@@ -143,7 +143,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=STEPS, requests=st.sampled_from([0, 2, 256]))
 def test_whatever_happens_everything_comes_back(steps, requests):
     clock = FakeClock()

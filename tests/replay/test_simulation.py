@@ -209,7 +209,7 @@ SECTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lines=days(), sections=SECTIONS)
 def test_every_request_ends_exactly_once_and_the_same_way_each_time(replay, lines, sections):
     ended = replay(lines, **sections)

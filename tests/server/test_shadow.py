@@ -299,7 +299,7 @@ async def test_tokens_are_counted_by_the_server_unless_a_client_asks(emulator):
         assert answer.headers["x-gateway-shadow"] == "admitted"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     body=st.binary(max_size=400)
     | st.text(max_size=200).map(str.encode)

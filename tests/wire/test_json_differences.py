@@ -291,7 +291,7 @@ def bodies(draw):
     return f'{{"messages":[{",".join(messages)}]{fields}}}'.encode()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(bodies())
 def test_any_body_is_refused_or_read_as_vllm_reads_it(body):
     found = as_gateway_reads(body)
