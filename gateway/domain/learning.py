@@ -75,14 +75,11 @@ class ImageTokenCap:
 
 
 def _level(amounts: Sequence[int], total: int) -> int:
-    """The number to which all that are larger have to be cut for a sum of `total`."""
-    left = max(total, 1)
-    for index, amount in enumerate(sorted(amounts)):
-        share = left // (len(amounts) - index)
-        if amount >= share:
-            return max(share, 1)
-        left -= amount
-    return max(amounts)
+    """The number to which all that are larger have to be cut for a sum of `total`, which is less than theirs."""
+    left, largest_first = total, sorted(amounts, reverse=True)
+    while largest_first[-1] < left // len(largest_first):
+        left -= largest_first.pop()
+    return max(left // len(largest_first), 1)
 
 
 class PreprocessRate:
