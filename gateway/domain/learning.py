@@ -92,6 +92,9 @@ class PreprocessRate:
     bound of the rate: believed where it is above the present one. Either moves the rate by half of the difference.
 
     Answers that are not streamed show nothing. For them `done_at` says when the thread should be through.
+
+    The backlog is rounded to whole images: half of a large one more. Else a backlog of less than two never carries more
+    than one at a time, and what that one takes to its first token, engine and all, would stay the rate for ever.
     """
 
     __slots__ = (
@@ -99,6 +102,7 @@ class PreprocessRate:
         "_busy_until",
         "_carried",
         "_is_loaded",
+        "_largest",
         "_outstanding",
         "_rate",
         "_seen",
@@ -109,10 +113,12 @@ class PreprocessRate:
     _LOWEST_RATE = 1e6
     _HIGHEST_RATE = 500e6
     _STRETCH_SECONDS = 1.0
+    _LARGEST_KEPT = 0.95
 
     def __init__(self, backlog_seconds: float = 2.0) -> None:
         self._backlog_seconds = backlog_seconds
         self._rate = self._PRIOR_RATE
+        self._largest = 0.0
         self._outstanding = 0
         self._busy_until = 0.0
         self._since = 0.0
@@ -127,12 +133,13 @@ class PreprocessRate:
     @property
     def capacity_pixels(self) -> int:
         """The backlog that may be on its way at once."""
-        return int(self._rate * self._backlog_seconds)
+        return int(self._rate * self._backlog_seconds + self._largest / 2)
 
     def sent(self, now: float, pixels: int) -> float:
         """`pixels` go to the engine; returns when its thread should be through with them, work ahead included."""
         if not self._outstanding:
             self._begin_stretch(now)
+        self._largest = max(float(pixels), self._largest * self._LARGEST_KEPT)
         self._outstanding += pixels
         self._busy_until = max(self._busy_until, now) + pixels / self._rate
         return self._busy_until

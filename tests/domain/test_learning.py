@@ -111,6 +111,19 @@ class TestPreprocessRate:
         assert PreprocessRate().capacity_pixels == 40_000_000
         assert PreprocessRate(backlog_seconds=0.5).capacity_pixels == 10_000_000
 
+    def test_a_large_image_makes_room_for_the_next_beside_it(self):
+        rate = PreprocessRate(backlog_seconds=1.0)
+        rate.sent(0.0, 12_000_000)
+        assert rate.capacity_pixels >= 2 * 12_000_000
+        for moment in range(100):
+            rate.sent(float(moment), 1_000)
+        assert rate.capacity_pixels == pytest.approx(20_000_000, rel=0.01)
+
+    def test_images_of_more_than_half_a_backlog_do_not_hold_the_rate_where_it_began(self):
+        rate = PreprocessRate(backlog_seconds=1.0)
+        Thread(80e6, latency_seconds=0.45).run(rate, images=200, pixels=12_000_000)
+        assert rate.pixels_per_second > 28e6
+
     @pytest.mark.parametrize("true_rate", [3e6, 8e6, 60e6, 200e6])
     def test_finds_the_rate_of_a_loaded_thread(self, true_rate):
         rate = PreprocessRate()

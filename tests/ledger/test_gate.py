@@ -286,7 +286,9 @@ class TestLease:
         clock.advance(0.5)
         lease.first_event()
         assert gate.statistics().preprocess_rate == 40e6
-        assert gate.statistics().holdings.capacity[Resource.PREPROCESS_PIXELS] == 80_000_000
+        assert (
+            gate.statistics().holdings.capacity[Resource.PREPROCESS_PIXELS] == 95_000_000
+        )  # two seconds, and half of the largest
 
     async def test_growth_beyond_the_reservation_shows_and_stops_newcomers(self, gate, clock):
         lease = await gate.admit(ticket(clock, 8, reserved_tokens=64))
