@@ -47,7 +47,7 @@ class Options:
     answers: int = 2_000
     seed: int = 1
     probe_seconds: float = 10.0
-    users_per_seat: tuple[float, ...] = (0.7, 1.0, 1.4)
+    users_per_seat: tuple[float, ...] = (0.2, 0.7, 1.0, 1.4)
 
 
 @dataclass(frozen=True, slots=True)
