@@ -84,8 +84,9 @@ class Ticket:
         amounts = cost.amounts
         # Images that the engine knows are not encoded again, and what they are part of is probably in its prefix cache.
         new_tokens = cost.prompt_tokens.expected - cost.visual_tokens + amounts.encoder_tokens
+        blocks, sequences, encoder_tokens, pixels, _ = amounts
         return cls(
-            amounts=amounts._replace(prefill_tokens=new_tokens + REQUEST_TOKENS * amounts.sequences),
+            amounts=Amounts(blocks, sequences, encoder_tokens, pixels, new_tokens + REQUEST_TOKENS * sequences),
             arrived=arrived,
             deadline=arrived + wait_seconds,
             body_bytes=cost.body_bytes,

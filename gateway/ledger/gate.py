@@ -243,6 +243,11 @@ class Gate:
         self._arm()
 
     @property
+    def has_levels(self) -> bool:
+        """What is on its way to the first token is bounded, by levels of service."""
+        return self._forecast.is_bound
+
+    @property
     def prefill_tokens(self) -> int:
         """On their way to the first token."""
         return self._ledger.held(Resource.PREFILL_TOKENS) + self.unadmitted.prefill_tokens

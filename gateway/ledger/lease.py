@@ -70,8 +70,9 @@ class Lease:
             return
         if pixels:
             self._gate.preprocessing_out_of_sight(pixels)
-        if any(self._ticket.amounts[Resource.ENCODER_TOKENS :]):
-            delay = max(delay, self._gate.first_token_seconds)
+        delay = max(delay, self._gate.first_token_seconds)
+        # Without a pace nothing says when it is through, and where no level is set nobody waits for that.
+        if (delay or self._gate.has_levels) and any(self._ticket.amounts[Resource.ENCODER_TOKENS :]):
             self._front_timer = self._gate.call_later(delay, self._release_front)
 
     def first_event(self) -> None:

@@ -1,6 +1,7 @@
 """Tokens counted by the gateway are those that vLLM counts itself, on both routes, one by one."""
 
 import base64
+import uuid
 
 import httpx
 import pytest
@@ -16,7 +17,19 @@ ASKED = {"x-gateway-tokens": "estimate"}
 
 
 def photo(width, height):
-    return encoded(picture(width, height))
+    """Unlike those of other tests: vLLM 0.32 notes an image that it only counted as one that its engine has, and then
+    answers 500 to the first chat with it ("P0/P1 cache drift").
+    """
+    return encoded(picture(width, height, seed=4711))
+
+
+def named(part):
+    """The same body with names of their own for its images, by which vLLM notes them instead."""
+    if isinstance(part, dict) and "image_url" in part:
+        return part | {"uuid": str(uuid.uuid4())}
+    if isinstance(part, dict):
+        return {key: named(value) for key, value in part.items()}
+    return [named(each) for each in part] if isinstance(part, list) else part
 
 
 def shown(file):
@@ -139,7 +152,7 @@ def test_tokens_of_every_request_that_users_make(real_vllm, gateway_url, report_
     compared = 0
     for case in cases:
         body = {"model": real_vllm.model} | case.body | more
-        own = httpx.post(f"{real_vllm.url}/tokenize", json=body, timeout=60)
+        own = httpx.post(f"{real_vllm.url}/tokenize", json=named(body), timeout=60)
         if own.is_success:  # some are spelled so that the gateway has to repair them first
             counted = httpx.post(f"{gateway_url}/tokenize", json=body, headers=ASKED, timeout=60)
             assert (case.name, counted.json()) == (case.name, own.json())
