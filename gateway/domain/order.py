@@ -75,7 +75,7 @@ class Turns(Generic[Key]):
         return max(self._time, self._resting.get(key, 0.0)) if due is None else due
 
     def copy(self) -> "Turns[Key]":
-        other = Turns[Key]()
+        other: Turns[Key] = Turns()
         other._due, other._resting, other._time = self._due.copy(), self._resting.copy(), self._time
         return other
 
@@ -122,7 +122,7 @@ class _Tenant:
 
     def __init__(self, weight: float) -> None:
         self.lanes: dict[bool, _Lane] = {}
-        self.turns = Turns[bool]()
+        self.turns: Turns[bool] = Turns()
         self.places = 0
         self.weight = weight
 
@@ -152,7 +152,7 @@ class FairClass:
 
     def __init__(self) -> None:
         self._tenants: dict[str, _Tenant] = {}
-        self._turns = Turns[str]()
+        self._turns: Turns[str] = Turns()
         self._turned_at = -inf
 
     def join(self, ticket: Ticket, number: int) -> None:

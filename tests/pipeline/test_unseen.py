@@ -76,4 +76,7 @@ async def test_the_speed_is_learned_from_whole_answers():
         before = model.speed.tokens_per_second
         await gateway.chat()
         await gateway.until_released()
-        assert model.speed.tokens_per_second != before
+        (line,) = await gateway.log(1)
+    seen = line["actual_output_tokens"] / line["total_ms"] * 1000
+    # On a machine that stands still just then the answer may be slower than what was assumed.
+    assert before < model.speed.tokens_per_second < seen or seen < model.speed.tokens_per_second < before
