@@ -17,15 +17,14 @@ from gateway.pipeline.ladder import declare_rungs
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import (
-    as_gateway_error,
     hash_images,
     refuse_what_is_late,
+    send,
     spare_known,
     ticket_of,
 )
 from gateway.pipeline.would_be import WouldBe
 from gateway.upstream.client import Answer
-from gateway.upstream.errors import UpstreamError
 
 _log = logging.getLogger(__name__)
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
@@ -38,30 +37,9 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     if exchange.would_be is None:
         exchange.would_be = await _decided(parts, exchange)
-    is_streaming = exchange.request is not None and exchange.request.stream
-    exchange.sent_at = parts.clock()
-    exchange.backend.breaker.sent(exchange.sent_at)
-    if exchange.lease is not None:
-        exchange.lease.sent(is_streamed=is_streaming)
-        if not is_streaming:
-            exchange.backend.unseen[exchange.request_id] = exchange
-    return await _sent(exchange, is_streaming=is_streaming)
-
-
-async def _sent(exchange: Exchange, *, is_streaming: bool) -> Answer:
-    path = exchange.path if not exchange.query else f"{exchange.path}?{exchange.query.decode('latin-1')}"
     has_body = bool(exchange.body) or exchange.method not in _WITHOUT_BODY
-    try:
-        return await exchange.backend.upstream.send(
-            exchange.method,
-            path,
-            exchange.headers,
-            [exchange.body] if has_body else None,
-            request_id=exchange.request_id,
-            is_streaming=is_streaming,
-        )
-    except UpstreamError as error:
-        raise as_gateway_error(error, exchange.models.engine) from error
+    is_streaming = exchange.request is not None and exchange.request.stream
+    return await send(parts, exchange, [exchange.body] if has_body else None, is_streaming=is_streaming)
 
 
 async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:

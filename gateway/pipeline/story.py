@@ -81,10 +81,10 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     is_long = len(request.images) > _IMAGES_AT_ONCE or (request.has_stream_options and len(exchange.body) > _LONG_BYTES)
     asks = wants_usage(parts, exchange, request)
     body = await in_thread(ONE_THREAD, rewrite, *edits, asks) if is_long else rewrite(*edits, asks)
-    answer = await send(parts, exchange, request, body)
+    answer = await send(parts, exchange, body, is_streaming=request.stream)
     if exchange.asks_for_usage and answer.status in FIELD_REFUSALS and await _is_wish_refused(exchange, answer):
         body = await in_thread(ONE_THREAD, rewrite, *edits) if is_long else rewrite(*edits)
-        answer = await forward(exchange, request, body)
+        answer = await _forward(exchange, body, is_streaming=request.stream)
         exchange.backend.models.engine.refuses_stream_options = answer.status < _FIRST_ERROR
     return answer
 
@@ -203,18 +203,18 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
     return prepared
 
 
-async def send(parts: Parts, exchange: Exchange, request: VisionRequest, body: Sequence[Segment]) -> Answer:
+async def send(parts: Parts, exchange: Exchange, body: Sequence[Segment] | None, *, is_streaming: bool) -> Answer:
     """Step 9: the body goes out, the head of the answer comes back. Raises GatewayError 502, 503 or 504."""
     exchange.sent_at = parts.clock()
     exchange.backend.breaker.sent(exchange.sent_at)
     if exchange.lease is not None:
-        exchange.lease.sent(is_streamed=request.stream)
-        if not request.stream:
+        exchange.lease.sent(is_streamed=is_streaming)
+        if not is_streaming:
             exchange.backend.unseen[exchange.request_id] = exchange
-    return await forward(exchange, request, body)
+    return await _forward(exchange, body, is_streaming=is_streaming)
 
 
-async def forward(exchange: Exchange, request: VisionRequest, body: Sequence[Segment]) -> Answer:
+async def _forward(exchange: Exchange, body: Sequence[Segment] | None, *, is_streaming: bool) -> Answer:
     """One way to the upstream and back. Raises GatewayError 502, 503 or 504."""
     path = exchange.path if not exchange.query else f"{exchange.path}?{exchange.query.decode('latin-1')}"
     try:
@@ -224,7 +224,7 @@ async def forward(exchange: Exchange, request: VisionRequest, body: Sequence[Seg
             exchange.headers,
             body,
             request_id=exchange.request_id,
-            is_streaming=request.stream,
+            is_streaming=is_streaming,
         )
     except UpstreamError as error:
         raise as_gateway_error(error, exchange.backend.models.engine) from error

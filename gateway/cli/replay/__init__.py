@@ -9,7 +9,19 @@ from gateway.cli.options import Assignments, fail
 from gateway.cli.replay.columns import columns_of, replay_all
 from gateway.cli.replay.files import read_log, write_log
 from gateway.cli.replay.tables import print_as_json, print_replay
-from gateway.cli.replay.traffic import Asked, read_traffic
+from gateway.cli.replay.traffic import (
+    Asked,
+    Bursts,
+    Hours,
+    KvBlocks,
+    MixShares,
+    ModelName,
+    Rate,
+    Seed,
+    TenantShares,
+    Turns,
+    read_traffic,
+)
 
 _FOR_TRAFFIC = ("seed", "hours", "rate", "mix", "bursts", "tenants", "turns", "model", "kv_blocks")
 
@@ -27,25 +39,15 @@ def replay(
     generate: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Make traffic that nobody sent, write it there, then replay it.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="With --generate: the same seed makes the same traffic.")] = 0,
-    hours: Annotated[float, typer.Option(help="With --generate: how long the traffic lasts.")] = 1.0,
-    rate: Annotated[
-        float, typer.Option(help="With --generate: requests that begin a second; further turns come on top.")
-    ] = 1.0,
-    mix: Annotated[
-        str, typer.Option(help="With --generate: shares of questions, questions with a picture, and sessions.")
-    ] = "text=0.6,image=0.25,session=0.15",
-    bursts: Annotated[
-        str, typer.Option(help="With --generate: FACTORxSECONDS/EVERY, so much more for so long out of so long.")
-    ] = "4x30/600",
-    tenants: Annotated[
-        str, typer.Option(help="With --generate: tenant classes and their shares of what begins.")
-    ] = "default=1",
-    turns: Annotated[float, typer.Option(help="With --generate: turns of a session on average.")] = 6.0,
-    model: Annotated[
-        str, typer.Option(help="With --generate: the model's name, which says what its pictures cost.")
-    ] = "Qwen/Qwen2.5-VL-7B-Instruct",
-    kv_blocks: Annotated[int, typer.Option(help="With --generate: KV blocks of the engine of that day.")] = 8192,
+    seed: Seed = 0,
+    hours: Hours = 1.0,
+    rate: Rate = 1.0,
+    mix: MixShares = "text=0.6,image=0.25,session=0.15",
+    bursts: Bursts = "4x30/600",
+    tenants: TenantShares = "default=1",
+    turns: Turns = 6.0,
+    model: ModelName = "Qwen/Qwen2.5-VL-7B-Instruct",
+    kv_blocks: KvBlocks = 8192,
 ) -> None:
     """Decide a recorded day once more: what would have been admitted, queued (and for how long), refused (and why),
     shrunk and left out under other settings, beside what was. Nothing is sent anywhere.

@@ -2,13 +2,31 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import typer
 
 from gateway.cli.options import fail
 from gateway.domain.vision.registry import family_for, family_of_model_name
 from gateway.replay.synthetic import Mix, Traffic
 
 _BURSTS = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)/(\d+(?:\.\d+)?)")
+
+
+def _asked(words: str) -> typer.models.OptionInfo:
+    made: typer.models.OptionInfo = typer.Option(help=f"With --generate: {words}")
+    return made
+
+
+Seed = Annotated[int, _asked("the same seed makes the same traffic.")]
+Hours = Annotated[float, _asked("how long the traffic lasts.")]
+Rate = Annotated[float, _asked("requests that begin a second; further turns come on top.")]
+MixShares = Annotated[str, _asked("shares of questions, questions with a picture, and sessions.")]
+Bursts = Annotated[str, _asked("FACTORxSECONDS/EVERY, so much more for so long out of so long.")]
+TenantShares = Annotated[str, _asked("tenant classes and their shares of what begins.")]
+Turns = Annotated[float, _asked("turns of a session on average.")]
+ModelName = Annotated[str, _asked("the model's name, which says what its pictures cost.")]
+KvBlocks = Annotated[int, _asked("KV blocks of the engine of that day.")]
 
 
 class Asked(NamedTuple):
