@@ -133,3 +133,23 @@ async def test_without_levels_nothing_is_bounded(clock):
         await answered(gate, clock, first_seconds=9.0, tokens=100, token_seconds=1.0)
     assert on_their_way(gate) == (0, None)
     assert gate.statistics().holdings.capacity[Resource.SEQUENCES] is None
+
+
+@pytest.mark.parametrize("level", [ServiceLevel(4.0, 15.0), ServiceLevel()])
+async def test_only_where_a_level_is_set_an_answer_without_events_needs_a_timer_before_any_pace_is_known(clock, level):
+    gate = Gate(
+        LocalLedger((None, 128)),
+        QueuePolicy(),
+        clock=clock,
+        call_later=clock.call_later,
+        jitter=lambda: 0.0,
+        forecast=Forecast.of(level),
+    )
+    lease = await gate.admit(ticket(clock))
+    lease.sent(is_streamed=False)
+    has_level = level != ServiceLevel()
+    assert bool(clock.pending) is has_level
+    clock.advance(0.0)
+    assert on_their_way(gate)[0] == (0 if has_level else 1_000)
+    lease.close(Ending.DONE)
+    assert not any(gate.statistics().holdings.held)
