@@ -273,8 +273,10 @@ class Admission:
 
     def _is_lost(self, ticket: Ticket, now: float) -> bool:
         """Too late even if let in now; the next sweep refuses it."""
+        if not ticket.is_due:
+            return False
         under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
-        return ticket.is_due and sequences > 0 and now > self._forecast.start_by(ticket, under_way, sequences)
+        return sequences > 0 and now > self._forecast.start_by(ticket, under_way, sequences)
 
     def _admit(self, ticket: Ticket, overtaken: list[Ticket], now: float) -> None:
         for ahead in overtaken:
@@ -335,6 +337,7 @@ class Admission:
         if (
             obstacle is not None
             or is_expected
+            or not self._promises
             or not self._promises.bind(newcomer, self._queue.places_of(newcomer.tenant))
         ):
             return obstacle
@@ -354,7 +357,7 @@ class Admission:
 
     def _refusal(self, reason: Reason, to: Ticket | Newcomer, now: float) -> Refusal:
         if isinstance(to, Ticket):
-            self._unmet.note(to.amounts, self._budget.statistics().capacity, now, has_images=to.is_image)
+            self._unmet.note(to.amounts, self._budget.capacity, now, has_images=to.is_image)
         if reason is Reason.WOULD_MISS_DEADLINE:
             return Refusal(reason, self._short, NO_PROMISE, len(self._queue), self._queue.body_bytes)
         missing = max(1 - self._useful_places(now), self._queue.departures_until_room(to.body_bytes))

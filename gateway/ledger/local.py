@@ -1,6 +1,6 @@
 """The ledger of a gateway that is alone before its engine: its share is all there is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gateway.domain.holdings import Holdings
 
@@ -9,9 +9,6 @@ class LocalLedger(Holdings):
     """Holdings in this process; nothing to borrow, so nothing runs in the background."""
 
     __slots__ = ()
-
-    def __init__(self, capacity: Sequence[int | None] = ()) -> None:
-        super().__init__(capacity)
 
     async def start(self, on_more: Callable[[], None]) -> None:
         """Nothing to borrow: more comes free only by what this process itself gives back."""

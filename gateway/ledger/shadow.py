@@ -83,8 +83,5 @@ class ShadowLease(Lease):
 
     def _take_beside(self, amounts: Amounts) -> None:
         """What it takes of the engine without a place, from now on."""
-        gate, before = self._gate, self._beside
-        gate.unadmitted = Amounts(
-            *(whole - one + other for whole, one, other in zip(gate.unadmitted, before, amounts, strict=True))
-        )
+        self._gate.unadmitted = self._gate.unadmitted.plus(self._beside, -1).plus(amounts)
         self._beside = amounts

@@ -21,8 +21,8 @@ from gateway.replay.lines import Line
 from gateway.telemetry.request_log import Picture
 from gateway.wire.data_url import DataUrl
 from gateway.wire.encoded_file import EncodedFile
+from gateway.wire.routes import Kind, classify
 
-_EMBEDDINGS = "/v1/embeddings"
 _NO_URL = DataUrl("", None, None, EncodedFile(b""), needs_respelling=False)
 _USUAL = Picture(None, ImageFormat.JPEG, 1000, 1000, 0)
 """Where nothing is known of any picture of a conversation."""
@@ -142,7 +142,7 @@ def _request(line: Line) -> VisionRequest:
         prompts=line.prompts,
         prompt_token_ids=line.prompt_token_ids,
         truncate_prompt_tokens=line.truncate_prompt_tokens,
-        wants_output=line.endpoint != _EMBEDDINGS,
+        wants_output=classify("POST", line.endpoint).kind is not Kind.EMBEDDINGS,
         messages=_outlines(line) if line.images else (),
         images=tuple(_ref(line, ordinal) for ordinal in range(line.images)),
     )
