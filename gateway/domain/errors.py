@@ -2,9 +2,12 @@
 whether a retry helps; wire/errors.py alone turns it into bytes.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from gateway.domain.outcome import Reason
+
+_MOST_NAMED = 20
 
 
 class Code(StrEnum):
@@ -127,3 +130,12 @@ class GatewayError(Exception):
     @property
     def is_about_an_image(self) -> bool:
         return self.code in _IMAGE_CODES
+
+
+def unknown_model(name: str, listed: Collection[str], param: str | None = None) -> GatewayError:
+    """404 for a model that no server has; `listed` are those that there are."""
+    names = ", ".join(each[:200] for each in sorted(listed)[:_MOST_NAMED]) or "none"
+    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+    return GatewayError(
+        Code.MODEL_NOT_FOUND, f"There is no model {name[:200]!r}; there are: {names}{more}.", param=param
+    )

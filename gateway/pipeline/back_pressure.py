@@ -8,14 +8,17 @@ from gateway.pipeline.exchange import Exchange
 BACK_PRESSURE = frozenset({429, 503})
 
 
-def turned_away(exchange: Exchange, status: int) -> None:
-    """To be called while the exchange still holds its lease, or the next request would take its place at once."""
+def turned_away(exchange: Exchange, status: int, named_seconds: float | None) -> None:
+    """To be called while the exchange still holds its lease, or the next request would take its place at once.
+
+    `named_seconds` is the Retry-After of the answer, None where it has none.
+    """
     if exchange.lease is None or (status == 429 and is_the_clients_own(exchange)):
         return
     # One that was sent in shadow mode without a place would not have come there.
     if exchange.would_be is not None and not exchange.lease.held.sequences:
         return
-    exchange.backend.follower.pushed_back(exchange.retry_after_seconds, exchange.lease.held.sequences)
+    exchange.backend.follower.pushed_back(named_seconds, exchange.lease.held.sequences)
 
 
 def retry_after_seconds(headers: Sequence[tuple[bytes, bytes]]) -> float | None:

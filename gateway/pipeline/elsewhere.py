@@ -59,9 +59,7 @@ def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failu
     if other is None:
         return False
     if isinstance(failure, Answer) and is_busy:
-        exchange.retry_after_seconds = retry_after_seconds(failure.headers)
-        turned_away(exchange, failure.status)
-        exchange.retry_after_seconds = None
+        turned_away(exchange, failure.status, retry_after_seconds(failure.headers))
     elif isinstance(failure, Answer):
         exchange.doubted = exchange.backend
     elif exchange.sent_at is not None:

@@ -184,12 +184,12 @@ class Exchange:
             self.parts = locate_parts(self.body, request)
         return self.parts
 
-    def newcomer(self, body_bytes: int) -> Newcomer:
+    def newcomer(self) -> Newcomer:
         """What the line is asked with whether there is any use in going on."""
         tenant, request = self.tenant, self.request
         has_images = None if request is None else bool(request.images)
         return Newcomer(
-            body_bytes, self.is_return, self.priority, tenant.name, tenant.weight, *self.due_by(), has_images
+            self.body_bytes, self.is_return, self.priority, tenant.name, tenant.weight, *self.due_by(), has_images
         )
 
     def due_by(self) -> tuple[float, float]:

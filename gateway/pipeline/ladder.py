@@ -60,7 +60,7 @@ def _look(relief: Relief, exchange: Exchange, request: VisionRequest) -> Relieve
 def refuse_under_pressure(relieved: Relieved, exchange: Exchange, gate: Gate, *, is_asking: bool = False) -> None:
     """Unless it comes back as promised. Raises GatewayError 429."""
     rung = _refusing(relieved, exchange.priority)
-    if rung is not None and not gate.is_expected(exchange.newcomer(exchange.body_bytes)):
+    if rung is not None and not gate.is_expected(exchange.newcomer()):
         raise _refusal(rung, relieved, exchange, gate, is_asking=is_asking)
 
 
@@ -69,7 +69,7 @@ def refuse_at_the_door(relief: Relief, exchange: Exchange, backends: Sequence[Ba
 
     A priority that the client did not ask for in a header may still be asked for in the body.
     """
-    newcomer = exchange.newcomer(exchange.body_bytes)
+    newcomer = exchange.newcomer()
     priority = None if exchange.asked_priority is None else exchange.priority
     refusing = []
     for backend in backends:
@@ -98,9 +98,7 @@ def _refusal(
     if rung is Rung.SHED:
         return shed_error(pressure, band, exchange.priority)
     share = share_to_leave(pressure.ratio, band.leave)
-    return closed_error(
-        pressure, band, gate.promise_after(exchange.newcomer(exchange.body_bytes), share, is_kept=not is_asking)
-    )
+    return closed_error(pressure, band, gate.promise_after(exchange.newcomer(), share, is_kept=not is_asking))
 
 
 async def _with_fewer_tokens(relieved: Relieved, exchange: Exchange, request: VisionRequest) -> VisionRequest:

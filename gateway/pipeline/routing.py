@@ -19,7 +19,7 @@ def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
 
 
 def best_of(backends: Sequence[Backend], exchange: Exchange, request: VisionRequest, now: float) -> Backend:
-    newcomer = exchange.newcomer(exchange.body_bytes)
+    newcomer = exchange.newcomer()
     standings = [
         standing_of(backend, request, now)._replace(keeps_place=backend.gate.is_expected(newcomer))
         for backend in backends

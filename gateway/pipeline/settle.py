@@ -72,7 +72,7 @@ def answered(parts: Parts, exchange: Exchange) -> None:
     if status < 400:
         _close(parts, exchange, Ending.DONE)
     elif status in BACK_PRESSURE:
-        turned_away(exchange, status)
+        turned_away(exchange, status, exchange.retry_after_seconds)
         _close(parts, exchange, Ending.DROPPED)
     else:
         _close(parts, exchange, Ending.IGNORED)

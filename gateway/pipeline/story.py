@@ -61,8 +61,10 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     try:
         return await _serve_at(parts, exchange, request)
     except GatewayError as error:
+        if error.status != BAD_REQUEST:
+            raise
         # That it does not fit the other server is no reason for the client not to come back to the first.
-        raise as_error(failure) if error.status == BAD_REQUEST else error from error
+        raise as_error(failure) from error
 
 
 async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) -> Answer:
@@ -95,7 +97,7 @@ async def spare_known_images(
     """Before step 6: images that the engine knows are not charged again. Each is hashed for that, which reads all its
     bytes: so not before it is looked whether the request could at least wait. Raises GatewayError 429.
     """
-    exchange.backend.gate.refuse_if_full(exchange.newcomer(exchange.body_bytes))
+    exchange.backend.gate.refuse_if_full(exchange.newcomer())
     images = exchange.sent_images = await hash_images(parts, plan)
     sources = tuple(source._replace(digest=digest) for source, (digest, _) in zip(plan.sources, images, strict=True))
     exchange.cost = spare_known(exchange, cost, images)

@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.domain.cost import RequestCost
-from gateway.domain.errors import Code, GatewayError
+from gateway.domain.errors import Code, GatewayError, unknown_model
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.models.exact_text import ExactText
@@ -27,7 +27,6 @@ MOST_LISTED_TOKENS = 1 << 18
 
 # What a tokenizer may put around a plain prompt.
 _MOST_SPECIAL_TOKENS = 4
-_MOST_NAMED = 20
 # To list so many takes about a millisecond.
 _INLINE_TOKENS = 8192
 
@@ -155,17 +154,9 @@ def _known(parts: Parts, exchange: Exchange, name: str | None) -> ServedModel:
     if True in said:
         exchange.goes_to(parts.backends[said.index(True)])
     elif None not in said and not any(name in backend.models.names for backend in parts.backends):
-        raise _unknown(parts, name or "")
+        listed = {each for backend in parts.backends for each in backend.models.names}
+        raise unknown_model(name or "", listed, param="model")
     return exchange.models.served(name)
-
-
-def _unknown(parts: Parts, name: str) -> GatewayError:
-    listed = sorted({each for backend in parts.backends for each in backend.models.names})
-    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
-    names = ", ".join(each[:200] for each in listed[:_MOST_NAMED]) or "none"
-    return GatewayError(
-        Code.MODEL_NOT_FOUND, f"There is no model {name[:200]!r}; there are: {names}{more}.", param="model"
-    )
 
 
 def _model_of(exchange: Exchange) -> ServedModel:

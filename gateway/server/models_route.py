@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from gateway.domain.errors import Code, GatewayError
+from gateway.domain.errors import Code, GatewayError, unknown_model
 from gateway.pipeline import settle
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange, Parts
@@ -17,8 +17,6 @@ from gateway.pipeline.story import as_gateway_error
 from gateway.server.answers import Send, send_whole
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.listing import Listing, Listings
-
-_MOST_NAMED = 20
 
 
 class _Entry(msgspec.Struct):
@@ -109,6 +107,4 @@ def _read_entries(body: bytes) -> _Entries:
 def _entry(entries: _Entries, model_id: str) -> bytes:
     if model_id in entries:
         return bytes(entries[model_id])
-    listed = ", ".join(name[:200] for name in sorted(entries)[:_MOST_NAMED]) or "none"
-    more = f" and {len(entries) - _MOST_NAMED} more" if len(entries) > _MOST_NAMED else ""
-    raise GatewayError(Code.MODEL_NOT_FOUND, f"There is no model {model_id[:200]!r}; there are: {listed}{more}.")
+    raise unknown_model(model_id, entries)

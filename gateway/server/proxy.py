@@ -149,7 +149,7 @@ class Proxy:
         refuse_by_headers(arrival, self._door.body_limits)
         exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
-            refuse_if_all_full(self._parts.backends, exchange.newcomer(exchange.body_bytes))
+            refuse_if_all_full(self._parts.backends, exchange.newcomer())
             if self._parts.relief is not None and exchange.route.kind is not Kind.GENERIC:
                 refuse_at_the_door(self._parts.relief, exchange, self._parts.backends)
 

@@ -143,9 +143,6 @@ SHADOW_IMAGES = Declaration(
     "shadow_images_total", "counter", "In shadow mode, images by what would have been done to them.", (_ACTION,)
 )
 
-IN_SHADOW = (SHADOW_DECISIONS, SHADOW_IMAGES)
-"""On the page in shadow mode alone."""
-
 RECORDED = (
     REQUESTS,
     REJECTIONS,
