@@ -98,7 +98,7 @@ def _backend(
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy) -> Gate:
     budget = settings.budget
     return Gate(
-        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens)),
+        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None, None)),
         queue,
         clock=time.monotonic,
         call_later=asyncio.get_running_loop().call_later,

@@ -10,6 +10,7 @@ from gateway.domain.quantities import Amounts, Resource
 
 _UNLIMITED = 1 << 62
 _RESOURCES = tuple(Resource)
+_NOTHING_ENFORCED: tuple[int | None, ...] = (None,) * len(_RESOURCES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +28,15 @@ class HoldingsStatistics:
 
 
 class Holdings:
-    """Amounts held of each resource, and its `capacity` (None: not enforced), which only `set_capacity` changes.
-
-    Capacities that are not named at the start are not enforced.
-    """
+    """Amounts held of each resource, and its `capacity` (None: not enforced), which only `set_capacity` changes."""
 
     __slots__ = ("_capacity", "_held", "capacity")
 
-    def __init__(self, capacity: Sequence[int | None] = ()) -> None:
-        self.capacity: tuple[int | None, ...] = (None,) * len(_RESOURCES)
+    def __init__(self, capacity: Sequence[int | None] = _NOTHING_ENFORCED) -> None:
+        self.capacity: tuple[int | None, ...] = _NOTHING_ENFORCED
         self._capacity = [_UNLIMITED] * len(_RESOURCES)
         self._held = [0] * len(_RESOURCES)
-        for resource, amount in zip(_RESOURCES, capacity, strict=False):
+        for resource, amount in zip(_RESOURCES, capacity, strict=True):
             self.set_capacity(resource, amount)
 
     @classmethod

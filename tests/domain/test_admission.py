@@ -21,7 +21,7 @@ from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 ADMITTED, WAITING = Verdict.ADMITTED, Verdict.WAITING
 
 
-def admission(capacity=(10, None, None, None), **policy) -> Admission:
+def admission(capacity=(10, None, None, None, None), **policy) -> Admission:
     return Admission(Holdings(capacity), QueuePolicy(**policy), jitter=lambda: 0.0)
 
 
@@ -118,7 +118,7 @@ class TestOvertaking:
         assert let_in(door, 1.0) == [large, smalls[2]]
 
     def test_a_text_passes_images_that_are_short_of_what_it_does_not_take(self):
-        door = admission((100, None, None, 10))
+        door = admission((100, None, None, 10, None))
         door.offer(ticket(1, pixels=8), 0.0)
         wall = [ticket(1, pixels=8, tenant=f"tenant {number}") for number in range(40)]
         behind(door, *wall)
@@ -128,7 +128,7 @@ class TestOvertaking:
         assert not any(door._queue.overtaken_tokens(each) for each in wall)
 
     def test_a_small_image_passes_them_only_within_their_cost(self):
-        door = admission((100, None, None, 10))
+        door = admission((100, None, None, 10, None))
         door.offer(ticket(1, pixels=8), 0.0)
         behind(door, ticket(1, pixels=8, cost_tokens=100))
         small, cheap = ticket(1, pixels=1, cost_tokens=101), ticket(1, pixels=1, cost_tokens=100)
@@ -165,7 +165,7 @@ class TestOvertaking:
         assert let_in(door, 1.0) == [large, *late, small]
 
     def test_after_eight_that_have_to_wait_no_other_is_looked_at(self):
-        door = admission((10, None, None, None))
+        door = admission((10, None, None, None, None))
         door.offer(ticket(8), 0.0)
         behind(door, *[ticket(5, tenant=f"tenant {number}") for number in range(8)])
         behind(door, ticket(1, tenant="tenant 8"))
@@ -310,14 +310,15 @@ class TestRefusals:
             (Resource.SEQUENCES, Reason.QUEUE_FULL),
             (Resource.ENCODER_TOKENS, Reason.ENCODER_BUDGET),
             (Resource.PREPROCESS_PIXELS, Reason.PREPROCESS_BUDGET),
+            (Resource.PREFILL_TOKENS, Reason.QUEUE_FULL),
         ],
     )
     def test_without_a_queue_the_resource_is_the_reason(self, resource, reason):
-        capacity = [None] * 4
+        capacity = [None] * len(Resource)
         capacity[resource] = 1
         door = admission(capacity, requests=0)
-        assert door.offer(Ticket(Amounts(1, 1, 1, 1), 0.0, 30.0), 0.0) is ADMITTED
-        refusal = door.offer(Ticket(Amounts(1, 1, 1, 1), 0.0, 30.0), 0.0)
+        assert door.offer(Ticket(Amounts(1, 1, 1, 1, 1), 0.0, 30.0), 0.0) is ADMITTED
+        refusal = door.offer(Ticket(Amounts(1, 1, 1, 1, 1), 0.0, 30.0), 0.0)
         assert (refusal.reason, refusal.short) == (reason, resource)
         assert refusal.error(door.policy).message.startswith("The engine is busy and this gateway keeps no queue.")
 
@@ -388,7 +389,7 @@ class TestPromises:
         assert door.statistics(due).promised == 2
 
     def test_who_is_let_in_at_once_past_the_line_leaves_no_place(self):
-        door = admission((100, None, None, 10))
+        door = admission((100, None, None, 10, None))
         door.offer(ticket(1, pixels=8), 0.0)
         behind(door, ticket(1, pixels=8, wait=1e9))
         for step in range(100):
@@ -473,7 +474,9 @@ class Traffic:
         greedy_returns: bool = True,
     ):
         self.random = random.Random(seed)
-        self.door = Admission(Holdings((None, seats, None, None)), QueuePolicy(requests=places), self.random.random)
+        self.door = Admission(
+            Holdings((None, seats, None, None, None)), QueuePolicy(requests=places), self.random.random
+        )
         self.arrivals_a_second = load * seats / service_seconds
         self.service_seconds = service_seconds
         self.is_mixed = is_mixed
@@ -558,9 +561,9 @@ def test_promises_hold_among_many_tenants(tenants):
 def test_one_greedy_tenant_takes_nothing_from_the_polite(load, greedy_returns):
     """A hundred times as many, whether or not it comes back for all that it was promised."""
     traffic = Traffic(3, load=load, seats=32, service_seconds=2.0, places=64, greedy_returns=greedy_returns)
-    traffic.run(100.0)
-    assert traffic.came["polite"] + traffic.came["modest"] > 150
-    assert traffic.served >= 0.9 * 100.0 * 32 / 2.0
+    traffic.run(200.0)
+    assert traffic.came["polite"] + traffic.came["modest"] > 200
+    assert traffic.served >= 0.9 * 200.0 * 32 / 2.0
     if load < 10.0:  # else already the two are more than a third of the capacity each
         for tenant in ("polite", "modest"):
-            assert traffic.was_served[tenant] >= 0.98 * traffic.came[tenant] - 2
+            assert traffic.was_served[tenant] >= 0.99 * traffic.came[tenant] - 2

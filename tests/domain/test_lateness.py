@@ -31,7 +31,12 @@ def known(*, first_token_per_second=1_000.0, token_seconds=0.01) -> Forecast:
 
 
 def door(forecast=NOTHING_KNOWN, *, sequences=2, **policy) -> Admission:
-    return Admission(Holdings((None, sequences)), QueuePolicy(**policy), jitter=lambda: 0.0, forecast=forecast.copy())
+    return Admission(
+        Holdings((None, sequences, None, None, None)),
+        QueuePolicy(**policy),
+        jitter=lambda: 0.0,
+        forecast=forecast.copy(),
+    )
 
 
 def ticket(tokens=600, *, now=0.0, first=inf, total=inf, wait=30.0, pixels=0, **fields) -> Ticket:

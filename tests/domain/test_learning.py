@@ -77,6 +77,9 @@ class TestImageTokenCap:
         seen = sum(min(image, most) for image in images)
         cap = ImageTokenCap()
         cap.observe(images, Bounds.exact(seen))
+        # By more than half cannot be an error of the estimate, and by less than a tenth may be.
+        assert cap.most is not None or 2 * seen > sum(images) - 1_000
+        assert cap.most is None or 10 * seen < 9 * sum(images)
         if cap.most is not None:
             assert abs(sum(map(cap.within, images)) - seen) < len(images)
 

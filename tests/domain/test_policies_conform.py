@@ -90,3 +90,6 @@ def test_five_thousand_events(setup):
     if setup.policy.requests > 4 and setup.capacity:
         passed_over = traffic.late if setup.has_level else traffic.overtakings
         assert min(traffic.expired, traffic.left, passed_over) > 10
+        assert setup.has_level or traffic.displaced > 50
+    if setup is SETUPS["the default line"]:
+        assert min(traffic.overtakings, traffic.displaced, traffic.expired, traffic.left) > 100

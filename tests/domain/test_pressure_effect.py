@@ -81,7 +81,7 @@ class Simulation:
     prefill_free_at: float = 0.0
 
     def __post_init__(self) -> None:
-        holdings = Holdings((LIMITS.admission_kv_blocks, 64, None, int(2 * PIXELS_PER_SECOND)))
+        holdings = Holdings((LIMITS.admission_kv_blocks, 64, None, int(2 * PIXELS_PER_SECOND), None))
         self.holdings, self.forecast = holdings, Forecast()
         self.admission = Admission(holdings, QueuePolicy(wait_seconds=WAIT_SECONDS), lambda: 0.5, self.forecast)
         self.ladder = Ladder(self.bands)

@@ -14,7 +14,7 @@ from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 
-CAPACITY = (100, 8, 1_000, None)
+CAPACITY = (100, 8, 1_000, None, None)
 
 
 def ticket(blocks=10, *, sequences=1, pixels=0, now=0.0, **fields) -> Ticket:

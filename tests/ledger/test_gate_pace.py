@@ -17,7 +17,7 @@ from gateway.ledger.local import LocalLedger
 @pytest.fixture
 def gate(clock) -> Gate:
     return Gate(
-        LocalLedger((None, 128)),
+        LocalLedger((None, 128, None, None, None)),
         QueuePolicy(),
         clock=clock,
         call_later=clock.call_later,
@@ -138,7 +138,7 @@ async def test_without_levels_nothing_is_bounded(clock):
 @pytest.mark.parametrize("level", [ServiceLevel(4.0, 15.0), ServiceLevel()])
 async def test_only_where_a_level_is_set_an_answer_without_events_needs_a_timer_before_any_pace_is_known(clock, level):
     gate = Gate(
-        LocalLedger((None, 128)),
+        LocalLedger((None, 128, None, None, None)),
         QueuePolicy(),
         clock=clock,
         call_later=clock.call_later,

@@ -4,7 +4,7 @@ from gateway.ledger.local import LocalLedger
 
 
 async def test_the_share_of_a_lone_gateway_is_all():
-    ledger: Ledger = LocalLedger((10, None, None, None))
+    ledger: Ledger = LocalLedger((10, None, None, None, None))
     called: list[None] = []
     await ledger.start(lambda: called.append(None))
     assert ledger.try_reserve(Amounts(10)) is None

@@ -22,7 +22,7 @@ def gate(clock):
 
 
 def gate_with(clock, **policy):
-    ledger = LocalLedger((10, None, 1000, None))
+    ledger = LocalLedger((10, None, 1000, None, None))
     return Gate(ledger, QueuePolicy(**policy), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 

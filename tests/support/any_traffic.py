@@ -314,6 +314,7 @@ class AnyTraffic:
         assert len(set(line)) == len(line)
         assert set(line) <= set(self.waiting)
         assert bool(line) == bool(self.waiting)
+        assert sorted(map(id, self.door._queue.in_turn())) == sorted(map(id, self.waiting))
         if self.now < self.paused_until or self.setup.has_level:
             return
         shortages = [self.holdings.shortage(each.amounts) for each in line]

@@ -61,7 +61,7 @@ class World:
         self.now = 0.0
         self.engine = engine
         self.forecast = Forecast(FirstTokenPace(target_seconds))
-        self.holdings = Holdings((None, sequences))
+        self.holdings = Holdings((None, sequences, None, None, None))
         self.door = Admission(self.holdings, QueuePolicy(), jitter=lambda: 0.5, forecast=self.forecast)
         self.guests: dict[Ticket, Guest] = {}
         self.events: list[tuple[float, int, str, Guest]] = []
