@@ -1,0 +1,96 @@
+"""Who waits for a server that is passed over is let go where another lets it wait, and only there."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from gateway.domain.decision import Verdict
+from gateway.domain.quantities import Amounts
+from gateway.domain.ticket import Ticket
+from tests.support.homes import picture_at
+from tests.support.live_gateway import live_gateway, until
+from tests.support.model_server import answer_chat, model_server, posts
+
+MODELS = [
+    {"name": "large", "family": "qwen2_5_vl", "fallback": "small"},
+    {"name": "small", "family": "qwen2_5_vl"},
+]
+FALLBACK = {"fallback": {"enter": 0.05, "leave": 0.01}}
+PAGES_OF_A_FEW_LOOKS = 20
+
+
+@asynccontextmanager
+async def waiting_for_the_fallback(serving):
+    """A request for the large model that waits for one of the servers of the small one: these are paused."""
+    may_go_on = asyncio.Event()
+
+    async def script(visit):
+        if b"Hold this." in visit.body:
+            await may_go_on.wait()
+        await answer_chat(visit)
+
+    async with AsyncExitStack() as stack:
+        servers = {name: await stack.enter_async_context(model_server(script, models=its)) for name, its in serving}
+        urls = {name: server.base_url for name, server in servers.items()}
+        sections = {"budget": {"sequences": 10}, "pressure": FALLBACK, "models": MODELS}
+        gateway = await stack.enter_async_context(live_gateway(urls, **sections))
+        await gateway.until_up()
+        backends = {backend.name: backend for backend in gateway.application._running.backends}
+        held = asyncio.create_task(gateway.chat("Hold this.", model="large"))
+        await until(lambda: any(posts(server) for server in servers.values()))
+        for backend in backends.values():
+            backend.gate.pause_until(backend.gate.now + 0.5)
+        ask = asyncio.create_task(gateway.chat("What is it?", model="large"))
+        await until(lambda: gateway.metrics("gateway_queue_depth"))
+        (where,) = [backend for backend in backends.values() if backend.waiting]
+        yield servers, backends, where, ask
+        may_go_on.set()
+        assert (await held).status_code == 200
+        await gateway.until_released()
+
+
+async def test_who_waits_for_a_fallback_is_let_go_for_the_model_that_it_asked_for():
+    async with waiting_for_the_fallback([("a", ["large"]), ("b", ["small"])]) as (servers, _, where, ask):
+        assert where.name == "b"
+        where.breaker.froze(where.gate.now)
+        assert (await ask).status_code == 200
+        assert (len(posts(servers["a"])), len(posts(servers["b"]))) == (2, 0)
+
+
+async def test_another_server_of_the_fallback_is_no_place_for_it():
+    serving = [("a", ["large"]), ("b", ["small"]), ("c", ["small"])]
+    async with waiting_for_the_fallback(serving) as (servers, backends, where, ask):
+        for backend in (backends["a"], where):
+            backend.breaker.froze(backend.gate.now)
+        answer = await ask
+        assert answer.status_code == 200
+        assert len(posts(servers[where.name])) == 1
+
+
+async def test_who_could_not_wait_elsewhere_either_waits_on_until_it_can():
+    async with (
+        model_server() as a,
+        model_server() as b,
+        live_gateway({"a": a.base_url, "b": b.base_url}, budget={"sequences": 1}, queue={"requests": 1}) as gateway,
+    ):
+        await gateway.until_up()
+        at_a, at_b = gateway.application._running.backends
+        for backend in (at_a, at_b):
+            assert backend.gate.ask(_place(backend.gate.now), print) is Verdict.ADMITTED
+        ask = asyncio.create_task(gateway.chat("What is it?", picture_at("a")))
+        await until(lambda: at_a.waiting or at_b.waiting)
+        where, other = (at_a, at_b) if at_a.waiting else (at_b, at_a)
+        other.gate.ask(last := _place(other.gate.now), print)
+        where.breaker.froze(where.gate.now)
+        seen = len(a.visits)
+        await until(lambda: len(a.visits) >= seen + PAGES_OF_A_FEW_LOOKS)
+        assert where.waiting
+        other.gate.withdraw(last)
+        other.gate.give_back(last.amounts)
+        assert (await ask).status_code == 200
+        assert len(posts(a if other is at_a else b)) == 1
+        where.gate.give_back(last.amounts)
+        await gateway.until_released()
+
+
+def _place(now):
+    return Ticket(Amounts(sequences=1), now, now + 60.0)
