@@ -18,26 +18,55 @@ from gateway.ledger.gate import Gate
 from gateway.ledger.lease import Lease
 
 
-class ShadowLease(Lease):
-    """As a lease, from its making on, and `decision` is what would have come of the request as far as is known.
+class UnadmittedLease(Lease):
+    """Of a request that is at the engine and asked for no place there: it holds nothing."""
 
-    `would_wait_seconds` is how long it stood in line, until now if it still does.
-    """
-
-    __slots__ = ("_beside", "_decided_at", "_is_front_through", "decision")
+    __slots__ = ("_beside",)
 
     def __init__(self, gate: Gate, ticket: Ticket) -> None:
         super().__init__(gate, ticket, queue_seconds=0.0)
         gate.began()
         self._held = Amounts()
         self._beside = Amounts()
+        self._take_beside(ticket.amounts)
+
+    def grow(self, generated_tokens: int) -> None:
+        """What is not held does not grow."""
+        self._generated_tokens = generated_tokens
+
+    def close(self, ending: Ending) -> None:
+        """Raises RuntimeError when it is closed already."""
+        self._take_beside(Amounts())
+        super().close(ending)
+
+    def _release_front(self) -> None:
+        self._take_beside(Amounts(self._beside.kv_blocks, self._beside.sequences))
+        super()._release_front()
+
+    def _take_beside(self, amounts: Amounts) -> None:
+        """What it takes of the engine without a place, from now on."""
+        self._gate.unadmitted = self._gate.unadmitted.plus(self._beside, -1).plus(amounts)
+        self._beside = amounts
+
+
+class ShadowLease(UnadmittedLease):
+    """As a lease, from its making on, and `decision` is what would have come of the request as far as is known.
+
+    `would_wait_seconds` is how long it stood in line, until now if it still does.
+    """
+
+    __slots__ = ("_decided_at", "_is_front_through", "decision")
+
+    def __init__(self, gate: Gate, ticket: Ticket) -> None:
+        super().__init__(gate, ticket)
         self._decided_at: float | None = None
         self._is_front_through = False
         self.decision: Decision = Verdict.WAITING
-        self._take_beside(ticket.amounts)
         decision = gate.ask(ticket, self._decided)
         if decision is not Verdict.WAITING:
             self._decided(decision)
+            # Asking takes some microseconds, or more where the process had to wait: it stood in no line meanwhile.
+            self._decided_at = ticket.arrived
 
     @property
     def is_admitted(self) -> bool:
@@ -54,17 +83,16 @@ class ShadowLease(Lease):
         return self.decision.error(self._gate.policy) if isinstance(self.decision, Refusal) else None
 
     def grow(self, generated_tokens: int) -> None:
-        """What is not held does not grow; it is caught up with once it is."""
-        self._generated_tokens = generated_tokens
+        """It is caught up with once it is held."""
+        super().grow(generated_tokens)
         if self.is_admitted:
-            super().grow(generated_tokens)
+            Lease.grow(self, generated_tokens)
 
     def close(self, ending: Ending) -> None:
         """Out of the line too. Raises RuntimeError when it is closed already."""
         if self.is_open and self._decided_at is None:
             self._decided_at = self._gate.now
             self._gate.withdraw(self._ticket)
-        self._take_beside(Amounts())
         super().close(ending)
 
     def _decided(self, decision: Decision) -> None:
@@ -78,10 +106,4 @@ class ShadowLease(Lease):
 
     def _release_front(self) -> None:
         self._is_front_through = True
-        self._take_beside(Amounts(self._beside.kv_blocks, self._beside.sequences))
         super()._release_front()
-
-    def _take_beside(self, amounts: Amounts) -> None:
-        """What it takes of the engine without a place, from now on."""
-        self._gate.unadmitted = self._gate.unadmitted.plus(self._beside, -1).plus(amounts)
-        self._beside = amounts

@@ -203,7 +203,7 @@ class Exchange:
     @property
     def is_priced_as_sent(self) -> bool:
         """In shadow mode images go on as they are, whatever was planned and priced."""
-        return self.would_be is None or not self.would_be.changes_images
+        return self.would_be is None or self.would_be.is_priced_as_sent
 
     @property
     def model_name(self) -> str:

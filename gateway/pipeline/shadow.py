@@ -8,12 +8,14 @@ goes on unread, and a fault of the deciding is logged.
 import logging
 
 from gateway.domain.errors import GatewayError
+from gateway.domain.outcome import Ending
 from gateway.domain.request import VisionRequest
-from gateway.ledger.shadow import ShadowLease
+from gateway.ledger.shadow import ShadowLease, UnadmittedLease
 from gateway.pipeline.exchange import Exchange, Parts
-from gateway.pipeline.fallback import take_back
+from gateway.pipeline.fallback import Fallback, take_back
 from gateway.pipeline.fitting import price_where_it_fits
 from gateway.pipeline.ladder import declare_rungs
+from gateway.pipeline.pricing import price
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import (
@@ -55,14 +57,38 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
         _log.exception("request %s met a fault while it was decided in shadow; it is sent", exchange.request_id)
         is_undecided = True
     lease = exchange.lease if isinstance(exchange.lease, ShadowLease) else None
-    would_be = WouldBe(error, lease, exchange.plans, exchange.trimmed, declare_rungs(exchange), is_undecided)
+    told = error, lease, exchange.plans, exchange.trimmed, declare_rungs(exchange), is_undecided
     if exchange.fallback is not None:
-        asked = take_back(exchange, exchange.fallback)
-        exchange.model = exchange.models.served(asked.model)
+        await _leave_fallback(parts, exchange, exchange.fallback)
+    is_changed = bool(exchange.trimmed) or any(plan.target != plan.info.size for plan in exchange.plans)
     # The ladder may have lowered the bound on its answers; it is sent with its own.
     exchange.request = request
     exchange.plans, exchange.trimmed, exchange.trimmed_tokens, exchange.relieved = (), (), 0, None
-    return would_be
+    return WouldBe(*told, is_priced_as_sent=not is_changed)
+
+
+async def _leave_fallback(parts: Parts, exchange: Exchange, fallback: Fallback) -> None:
+    """The model that was asked for is to serve it: there it has its price, and is at the engine without a place. What
+    it would have taken of the fallback's server it takes no longer than it is decided, for it never comes there.
+    """
+    had_place = exchange.lease is not None
+    if exchange.lease is not None:
+        exchange.lease.close(Ending.IGNORED)
+    exchange.cost = exchange.limits = exchange.capacity = exchange.lease = exchange.relieved = None
+    exchange.plans, exchange.trimmed, exchange.sent_images = (), (), ()
+    asked = take_back(exchange, fallback)
+    exchange.model = exchange.models.served(asked.model)
+    try:
+        _, cost = await price(parts, exchange, asked)
+    except GatewayError:
+        return  # in earnest nobody would have asked what that model makes of it
+    except Exception:  # noqa: BLE001 - as above
+        _log.exception("request %s met a fault while it was priced in shadow; it is sent", exchange.request_id)
+        return
+    if had_place:
+        gate = exchange.backend.gate
+        exchange.capacity = gate.capacity
+        exchange.lease = UnadmittedLease(gate, ticket_of(parts, exchange, cost, parts.clock()))
 
 
 async def _admitted(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:

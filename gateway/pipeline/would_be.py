@@ -16,7 +16,8 @@ _A_WAIT_SECONDS = 0.001
 class WouldBe:
     """`error` refuses it before the gate, `lease` stands for it there; one that needs no place has neither.
 
-    `plans` and `trimmed` are its images as they would have been sent, `rungs` what the ladder would have done.
+    `plans` and `trimmed` are its images as they would have been sent, `rungs` what the ladder would have done. The
+    price that the exchange has is of what is sent, unless that has other images (`is_priced_as_sent`).
     """
 
     error: GatewayError | None = None
@@ -25,6 +26,7 @@ class WouldBe:
     trimmed: Collection[int] = ()
     rungs: str = ""
     is_undecided: bool = False
+    is_priced_as_sent: bool = True
 
     @property
     def fate(self) -> Fate:
@@ -46,8 +48,3 @@ class WouldBe:
     @property
     def wait_seconds(self) -> float:
         return 0.0 if self.lease is None else self.lease.would_wait_seconds
-
-    @property
-    def changes_images(self) -> bool:
-        """Their prices are not of what was sent."""
-        return bool(self.trimmed) or any(plan.target != plan.info.size for plan in self.plans)

@@ -10,7 +10,7 @@ from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
-from gateway.ledger.shadow import ShadowLease
+from gateway.ledger.shadow import ShadowLease, UnadmittedLease
 from tests.ledger.conftest import FakeClock
 
 MEGAPIXEL = 1_000_000
@@ -42,6 +42,22 @@ class TestWhatWouldHaveBeen:
         assert gate.unadmitted == Amounts()
         lease.close(Ending.DONE)
         assert (held(gate), gate.statistics().leases) == ((0, 0, 0, 0, 0), 0)
+
+    def test_who_asks_for_no_place_gets_none_and_is_at_the_engine(self, gate, clock):
+        lease = UnadmittedLease(gate, ticket(clock, 4, encoder=100))
+        assert (gate.unadmitted, lease.held) == (Amounts(4, 1, 100), Amounts())
+        lease.sent(is_streamed=True)
+        lease.first_event()
+        lease.grow(1000)
+        assert (gate.unadmitted, lease.held) == (Amounts(4, 1), Amounts())
+        assert gate.statistics().leases == 1
+        lease.close(Ending.DONE)
+        assert (gate.unadmitted, held(gate), gate.statistics().leases) == (Amounts(), (0, 0, 0, 0, 0), 0)
+
+    def test_who_is_let_in_at_once_has_waited_for_nothing_however_long_asking_took(self, gate, clock):
+        asked = ticket(clock)
+        clock.advance(0.01)
+        assert ShadowLease(gate, asked).would_wait_seconds == 0.0
 
     def test_who_would_wait_holds_nothing_until_its_turn(self, gate, clock):
         first, second = ShadowLease(gate, ticket(clock)), ShadowLease(gate, ticket(clock, 4))

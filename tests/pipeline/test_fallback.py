@@ -4,6 +4,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
+from gateway.domain.quantities import Amounts
 from tests.support.live_gateway import chat, image, live_gateway, until
 from tests.support.model_server import answer_chat, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -28,10 +29,10 @@ class Servers:
             await self.may_go_on.wait()
         await answer_chat(visit)
 
-    async def hold(self, model, server, places=1):
+    async def hold(self, model, server, *content, places=1):
         for _ in range(places):
             before = len(posts(server))
-            self._held.append(asyncio.create_task(self.ask("Hold this.", model=model)))
+            self._held.append(asyncio.create_task(self.ask("Hold this.", *content, model=model)))
             await until(lambda before=before: len(posts(server)) > before)
 
     async def release(self):
@@ -157,6 +158,22 @@ async def test_shadow_mode_tells_of_it_and_sends_what_came():
         assert "x-gateway-model" not in answer.headers
         assert json.loads(posts(two.large)[-1].body)["model"] == "large"
         assert not posts(two.small)
+
+
+async def test_in_shadow_mode_only_the_model_that_served_is_taught_and_only_its_engine_has_something_to_do():
+    photo = image(data_url(encoded(picture(1400, 1400))))
+    async with servers(mode="shadow", contexts=(32_768, 8192)) as two:
+        await two.hold("large", two.large)
+        at_large, at_small = two.gateway.application._running.backends
+        await two.hold("large", two.large, photo)
+        assert at_large.gate.unadmitted.sequences == 1
+        assert not at_small.gate.statistics().leases
+        assert at_small.gate.unadmitted == Amounts()
+        await two.release()
+        (line,) = [each for each in await two.gateway.log(2) if "shadow_rungs" in each]
+        assert (line["model"], line["upstream"], line["limits"][0]) == ("large", "a", 32_768)
+        assert at_large.gate.unadmitted == Amounts()
+        assert not at_large.models.engine.images
 
 
 async def test_a_fallback_that_fails_is_not_asked_again_but_the_asked_model_is():
