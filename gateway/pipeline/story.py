@@ -195,7 +195,7 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
                 for source, image in pairs[start : start + _IMAGES_AT_ONCE]
             ]
         )
-    exchange.transform_seconds = parts.clock() - begun
+    exchange.transform_seconds += parts.clock() - begun
     prepared = {
         source.ref.ordinal: result for source, result in zip(plan.sources, results, strict=True) if result is not None
     }

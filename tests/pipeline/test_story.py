@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from gateway.emulator.serve import running_emulator
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.gate import Gate
 from gateway.pipeline import planning, story
+from gateway.pipeline.exchange import Exchange
 from gateway.server.proxy import Proxy
 from tests.conformance import byte_model
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
@@ -251,6 +253,20 @@ async def test_usage_tells_that_the_server_was_started_with_a_smaller_maximum_fo
         assert before == 1_536
         assert 900 < afterwards < 1_000
         assert await visual_tokens(small) == 326
+
+
+async def test_images_that_are_prepared_again_for_another_server_took_both_times():
+    async def prepare(*_args):
+        ticks.pop(0)
+
+    ticks = [10.0, "at work", 11.5, 20.0, "at work", 20.25]
+    parts = SimpleNamespace(clock=lambda: ticks.pop(0), images=SimpleNamespace(prepare=prepare))
+    source = SimpleNamespace(url=SimpleNamespace(file=None), ref=SimpleNamespace(param="", ordinal=0), digest=None)
+    plan = planning.Plan((source,), (SimpleNamespace(info=None, target=None),))
+    exchange = Exchange("1", "POST", CHAT, b"", (), 0.0)
+    for _ in range(2):
+        assert await story.transform(parts, exchange, plan) == {}
+    assert exchange.transform_seconds == 1.75
 
 
 @pytest.mark.parametrize("deadline_ms", [None, 3_000])
