@@ -72,7 +72,14 @@ def _backend(
     gate = _gate(settings, upstream, queue)
     log_prefix = "" if upstream.name == ONLY_UPSTREAM else f"{upstream.name}: "
     follower = EngineFollower(
-        table, gate, metrics, upstream.kv_blocks, upstream.sequences, clock=time.monotonic, log_prefix=log_prefix
+        table,
+        gate,
+        metrics,
+        upstream.name,
+        upstream.kv_blocks,
+        upstream.sequences,
+        clock=time.monotonic,
+        log_prefix=log_prefix,
     )
     client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
     breaker = Breaker()

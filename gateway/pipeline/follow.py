@@ -11,6 +11,7 @@ from gateway.domain.learning import SequenceCeiling
 from gateway.domain.quantities import Amounts, Resource
 from gateway.ledger.gate import Gate
 from gateway.models.served import Engine, ModelTable
+from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.state import UpstreamModel, UpstreamState
 from gateway.wire.vllm_metrics import EngineReport
@@ -26,14 +27,15 @@ _TOLD_SHARE = 20
 class EngineFollower:
     """An observer of the poller. Capacities that the operator set are never raised by what is seen.
 
-    `kv_blocks` and `sequences` are those settings, None where the operator left them to the gateway. `ceiling_ratio` is
-    the share of the static budget that is let in just now: of KV blocks, or of sequences where those are not known.
-    `log_prefix` tells several servers apart.
+    `name` is the upstream's, and `log_prefix` tells several of them apart. `kv_blocks` and `sequences` are those
+    settings, None where the operator left them to the gateway. `ceiling_ratio` is the share of the static budget that
+    is let in just now: of KV blocks, or of sequences where those are not known.
     """
 
     models: ModelTable
     gate: Gate
     metrics: Metrics
+    name: str = ONLY_UPSTREAM
     kv_blocks: int | None = None
     sequences: int | None = None
     clock: Callable[[], float] = time.monotonic
@@ -65,7 +67,7 @@ class EngineFollower:
         if state.models is not self._listed:
             self._listed = state.models
             self.models.listed(dict(state.models))
-            self.metrics.know_models(self.models.names, self.log_prefix)
+            self.metrics.know_models(self.models.names, self.name)
         # A report that could not be renewed is not another look: two equal ones would count as a queue that stands.
         if state.report is None or state.reported_at_seconds == self._followed_at_seconds:
             self.live.missed()

@@ -165,7 +165,8 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def know_models(self, models: Iterable[str], by: str = "") -> None:
-        """All names that are served now by one upstream: configured or discovered ones, never those that clients send.
+        """All names that are served now by one upstream, `by`: configured or discovered ones, never those that clients
+        send.
 
         The first MOST_MODELS that were ever known have series of their own, the others count as `other`.
         """
