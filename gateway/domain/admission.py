@@ -313,12 +313,15 @@ class Admission:
 
     def pressure(self, now: float, *, on_images: bool) -> Pressure:
         """As a request meets it that comes now, with images or without."""
+        unmet = self._unmet.share(self._budget.capacity, now, on_images=on_images)
+        return self.pressure_of_who_is_here(on_images=on_images)._replace(unmet=unmet)
+
+    def pressure_of_who_is_here(self, *, on_images: bool) -> Pressure:
+        """The same but for those that were refused: the use that the engine is in."""
         holdings, queue = self._budget.statistics(), self._queue
         if on_images:
-            pressure = pressure_on_images(holdings, queue.wanted_by_texts, queue.wanted_by_images)
-        else:
-            pressure = pressure_on_texts(holdings, queue.wanted_by_texts)
-        return pressure._replace(unmet=self._unmet.share(holdings.capacity, now, on_images=on_images))
+            return pressure_on_images(holdings, queue.wanted_by_texts, queue.wanted_by_images)
+        return pressure_on_texts(holdings, queue.wanted_by_texts)
 
     def is_expected(self, newcomer: Newcomer, now: float) -> bool:
         """It comes back as it was told, and a place is kept for it."""

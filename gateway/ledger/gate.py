@@ -130,6 +130,10 @@ class Gate:
         """On the engine, as a request meets it that comes now, with images or without."""
         return self._admission.pressure(self._clock(), on_images=on_images)
 
+    def utilisation(self, *, on_images: bool) -> float:
+        """The ratio of the pressure, which is all that choosing among engines asks for."""
+        return self._admission.pressure_of_who_is_here(on_images=on_images).ratio
+
     def is_expected(self, newcomer: Newcomer) -> bool:
         """It comes back as it was told, and a place is kept for it."""
         return self._admission.is_expected(newcomer, self._clock())

@@ -46,12 +46,12 @@ async def _swapped(
     parts: Parts, exchange: Exchange, request: VisionRequest, name: str, servers: Sequence[Backend]
 ) -> VisionRequest:
     on_images = bool(request.images)
-    present = exchange.backend.gate.pressure(on_images=on_images).ratio
+    present = exchange.backend.gate.utilisation(on_images=on_images)
     # On the same server it is a model that costs less there.
     better = [
         backend
         for backend in servers
-        if backend is exchange.backend or backend.gate.pressure(on_images=on_images).ratio < present
+        if backend is exchange.backend or backend.gate.utilisation(on_images=on_images) < present
     ]
     if not better:
         return request

@@ -33,7 +33,7 @@ def picked(standings: Sequence[Standing], exchange: Exchange, request: VisionReq
 
 
 def standing_of(backend: Backend, request: VisionRequest, now: float) -> Standing:
-    used = backend.gate.pressure(on_images=bool(request.images)).ratio
+    used = backend.gate.utilisation(on_images=bool(request.images))
     # Who comes while nothing is sent has to wait, however little is held.
     if backend.follower.pause_seconds:
         used = max(1.0, used)

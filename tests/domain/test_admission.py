@@ -442,6 +442,7 @@ def test_the_pressure_is_of_those_too_who_were_refused_just_now():
     assert door.pressure(0.0, on_images=False) == Pressure(1.2, Resource.KV_BLOCKS, unmet=0.3)
     assert door.pressure(0.0, on_images=True).unmet == pytest.approx(1.3), "one counts as the whole at most"
     assert door.pressure(UNMET_SECONDS, on_images=False).unmet == pytest.approx(0.3 / e)
+    assert door.pressure_of_who_is_here(on_images=False) == Pressure(1.2, Resource.KV_BLOCKS)
 
 
 def test_statistics():
