@@ -17,6 +17,7 @@ from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
+from gateway.ledger.timing import Timing
 from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
@@ -75,12 +76,19 @@ class Running:
 
 class Application:
     """The ASGI application. Mistakes of the settings that only show when files are read are raised at once
-    (ModelSettingsError). `write_log` takes the lines of the request log; None: standard output.
+    (ModelSettingsError). `write_log` takes the lines of the request log; None: standard output. By `timing` requests
+    wait and are counted; None: the event loop's.
     """
 
-    def __init__(self, settings: Settings, write_log: Callable[[bytes], None] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        write_log: Callable[[bytes], None] | None = None,
+        timing: Timing | None = None,
+    ) -> None:
         self._settings = settings
         self._write_log = write_log
+        self._timing = timing
         self._models = models_of(settings)
         self._control = create_control_app(self)
         self._running: Running | None = None
@@ -140,7 +148,8 @@ class Application:
     async def running(self) -> AsyncIterator[None]:
         """Everything started, in the order of need; stopped in reverse whatever happens."""
         async with AsyncExitStack() as stack:
-            self._running = await _start(self._settings, self._models, self._write_log, stack)
+            timing = self._timing or Timing(time.monotonic, asyncio.get_running_loop().call_later)
+            self._running = await _start(self._settings, self._models, self._write_log, timing, stack)
             stack.callback(self._stopped)
             yield
 
@@ -165,12 +174,12 @@ async def _start(
     settings: Settings,
     models: list[ServedModel],
     write_log: Callable[[bytes], None] | None,
+    timing: Timing,
     stack: AsyncExitStack,
 ) -> Running:
-    loop = asyncio.get_running_loop()
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
-    body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=loop.call_later)
-    decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=loop.call_later)
+    body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=timing.call_later)
+    decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=timing.call_later)
     metrics = Metrics(
         [model.name for model in models],
         [tenant.name for tenant in settings.tenants],
@@ -187,7 +196,7 @@ async def _start(
     log = RequestLog(write_log, is_on=settings.log.requests)
     seats = Seats(settings.server.seats)
     backends = compose_backends(
-        settings, models, metrics, body_bytes=budgets.body_bytes, is_busy=lambda: seats.taken > 0
+        settings, models, metrics, body_bytes=budgets.body_bytes, is_busy=lambda: seats.taken > 0, timing=timing
     )
     parts = Parts(
         policies=policies_of(settings, budgets),
@@ -195,8 +204,8 @@ async def _start(
         images=images,
         metrics=metrics,
         log=log,
-        clock=time.monotonic,
-        relief=_relief(settings, backends, images),
+        clock=timing.clock,
+        relief=_relief(settings, backends, images, timing),
     )
     keep_alive = _keep_alive(settings)
     metrics.observe_gauges(
@@ -218,7 +227,7 @@ async def _start(
     proxy = Proxy(parts, door, keep_alive)
     if settings.is_shadow:
         proxy = ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
-    return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, time.monotonic))
+    return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, timing.clock))
 
 
 def _keep_alive(settings: Settings) -> KeepAlive | None:
@@ -232,12 +241,12 @@ def _keep_alive(settings: Settings) -> KeepAlive | None:
     )
 
 
-def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorkers) -> Relief | None:
+def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorkers, timing: Timing) -> Relief | None:
     policy = pressure_policy_of(settings)
     if policy is None:
         return None
     gates = {backend.name: backend.gate for backend in backends}
-    return Relief(policy, gates, images, ENCODER_ID, time.monotonic)
+    return Relief(policy, gates, images, ENCODER_ID, timing.clock)
 
 
 async def _begin(

@@ -1,8 +1,6 @@
 """Part of the composition: each upstream of the settings becomes a backend, with what looks at it and follows it."""
 
-import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 
 from gateway.domain.breaker import Breaker
@@ -11,6 +9,7 @@ from gateway.domain.learning import PreprocessRate
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
+from gateway.ledger.timing import Timing
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.evacuation import evacuate
@@ -44,16 +43,17 @@ def compose_backends(
     *,
     body_bytes: int,
     is_busy: Callable[[], bool],
+    timing: Timing,
 ) -> tuple[Backend, ...]:
     """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests."""
     queue = queue_policy_of(settings, body_bytes)
     backends: list[Backend] = []
 
     def look_after_who_waits(_state: UpstreamState) -> None:
-        evacuate(backends, time.monotonic())
+        evacuate(backends, timing.clock())
 
     backends.extend(
-        _backend(settings, upstream, models, metrics, queue, is_busy, look_after_who_waits)
+        _backend(settings, upstream, models, metrics, queue, is_busy, look_after_who_waits, timing)
         for upstream in upstreams_of(settings)
     )
     return tuple(backends)
@@ -67,9 +67,10 @@ def _backend(
     queue: QueuePolicy,
     is_busy: Callable[[], bool],
     look_after_who_waits: Callable[[UpstreamState], None],
+    timing: Timing,
 ) -> Backend:
     table = ModelTable([model.at_one_upstream() for model in models], engine_of(settings, upstream))
-    gate = _gate(settings, upstream, queue)
+    gate = _gate(settings, upstream, queue, timing)
     log_prefix = "" if upstream.name == ONLY_UPSTREAM else f"{upstream.name}: "
     follower = EngineFollower(
         table,
@@ -78,37 +79,37 @@ def _backend(
         upstream.name,
         upstream.kv_blocks,
         upstream.sequences,
-        clock=time.monotonic,
+        clock=timing.clock,
         log_prefix=log_prefix,
     )
     client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
     breaker = Breaker()
-    work_watch = WorkWatch(breaker, client, time.monotonic, log_prefix)
+    work_watch = WorkWatch(breaker, client, timing.clock, log_prefix)
     unseen: dict[str, Exchange] = {}
     poller = Poller(
         upstream.url,
         observers=[
             follower,
             work_watch,
-            lambda _state: grow_unseen(unseen.values(), time.monotonic()),
+            lambda _state: grow_unseen(unseen.values(), timing.clock()),
             look_after_who_waits,
         ],
         pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
         is_busy=is_busy,
         upstream_key=upstream.key,
-        clock=time.monotonic,
+        clock=timing.clock,
         log_prefix=log_prefix,
     )
     return Backend(upstream.name, table, gate, client, follower, poller, breaker, unseen)
 
 
-def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy) -> Gate:
+def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:
     budget = settings.budget
     return Gate(
         LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None, None)),
         queue,
-        clock=time.monotonic,
-        call_later=asyncio.get_running_loop().call_later,
+        clock=timing.clock,
+        call_later=timing.call_later,
         jitter=random.random,
         preprocess_rate=PreprocessRate(preprocess_backlog_seconds_of(settings)),
         forecast=Forecast.of(soonest_level(settings)),

@@ -1,6 +1,7 @@
-"""The two things of an event loop's clock that this room needs, handed in so that tests need no waiting."""
+"""The two things of an event loop's clock that are needed, handed in so that tests need no waiting."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -14,3 +15,11 @@ class CallLater(Protocol):
     """`loop.call_later`: the delay is in seconds."""
 
     def __call__(self, delay: float, callback: Callable[[], None], /) -> Timer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A monotonic clock, in seconds, and the timers that go by it."""
+
+    clock: Callable[[], float]
+    call_later: CallLater

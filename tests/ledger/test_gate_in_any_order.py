@@ -17,7 +17,7 @@ from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate
 from gateway.ledger.lease import Lease
 from gateway.ledger.local import LocalLedger
-from tests.ledger.conftest import FakeClock
+from tests.support.clock import FakeClock
 
 PLACES = 6
 CAPACITY = {Resource.KV_BLOCKS: 10, Resource.SEQUENCES: 4, Resource.ENCODER_TOKENS: 1_000}

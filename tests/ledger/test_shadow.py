@@ -11,7 +11,7 @@ from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
 from gateway.ledger.shadow import ShadowLease, UnadmittedLease
-from tests.ledger.conftest import FakeClock
+from tests.support.clock import FakeClock
 
 MEGAPIXEL = 1_000_000
 

@@ -9,7 +9,7 @@ from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
 from gateway.pipeline.backend import refuse_if_all_full
-from tests.ledger.conftest import FakeClock
+from tests.support.clock import FakeClock
 
 
 def full(clock, *, a_second):

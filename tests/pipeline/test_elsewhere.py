@@ -9,9 +9,10 @@ import pytest
 from gateway.domain.outcome import Ending
 from gateway.domain.quantities import Amounts
 from gateway.domain.ticket import Ticket
+from tests.support.clock import FakeClock
 from tests.support.homes import picture_at
 from tests.support.live_gateway import MODEL, chat, live_gateway, until
-from tests.support.model_server import EVENTS, answer_chat, error_of, model_server, posts
+from tests.support.model_server import EVENTS, Patient, answer_chat, answer_never, error_of, model_server, posts
 from tests.support.processes import free_port
 
 AT_A = picture_at("a")
@@ -125,11 +126,8 @@ async def test_never_after_the_first_byte():
 
 
 async def test_never_after_a_long_silence():
-    async def silent(visit):
-        await visit.reader.read()
-
     limits = {"total_timeout_seconds": 0.2}
-    async with two_servers(silent, upstream=limits) as (gateway, _, b):
+    async with two_servers(answer_never, upstream=limits) as (gateway, _, b):
         assert (await gateway.chat("What is it?", AT_A)).status_code == 504
         assert not posts(b)
         await gateway.until_released()
@@ -278,50 +276,37 @@ async def test_a_client_that_leaves_while_the_second_server_works_leaves_nothing
 
 
 async def test_both_waits_count_and_together_they_are_no_longer_than_one():
-    """The second server is full, and the first kept one of them waiting for more than half of its time."""
-    hold = asyncio.Event()
-
-    async def full(visit):
-        await hold.wait()
-        await answer_chat(visit)
-
-    async def fails_later(visit):
-        await asyncio.sleep(0.6)
-        await answering("500 Internal Server Error")(visit)
-
+    """The second server is full, and the first keeps one of them waiting for more than half of its time."""
+    clock, at_a, at_b = FakeClock(), Patient(answering("500 Internal Server Error")), Patient()
     sections = {"budget": {"sequences": 1}, "queue": {"wait_seconds": 1.0}}
-    async with two_servers(fails_later, full, **sections) as (gateway, _, b):
+    async with two_servers(at_a, at_b, clock=clock, **sections) as (gateway, a, b):
         inside = asyncio.create_task(gateway.chat("What is it?", picture_at("b")))
         await until(lambda: len(posts(b)) == 1)
-        both = await asyncio.gather(*(gateway.chat("What is it?", AT_A) for _ in range(2)))
-        assert {answer.status_code for answer in both} == {503}
-        waits = sorted(line["queue_ms"] for line in await gateway.log(2))
-        assert 950 < waits[0] < 1500
-        assert 950 < waits[1] < 1500
-        hold.set()
+        both = [asyncio.create_task(gateway.chat("What is it?", AT_A)) for _ in range(2)]
+        await until(lambda: len(posts(a)) == 1 and gateway.metrics("gateway_queue_depth") == {'{upstream="a"}': 1})
+        clock.advance(0.6)
+        at_a.may_answer.set()
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {'{upstream="b"}': 2})
+        clock.advance(0.4)
+        (line,) = await gateway.log(1)
+        assert line["queue_ms"] == pytest.approx(1000)
+        assert gateway.metrics("gateway_queue_depth") == {'{upstream="b"}': 1}
+        clock.advance(0.6)
+        assert [line["queue_ms"] for line in await gateway.log(2)] == pytest.approx([1000, 1000])
+        assert {(await answer).status_code for answer in both} == {503}
+        at_b.may_answer.set()
         assert (await inside).status_code == 200
         await gateway.until_released()
 
 
-class Holding:
-    """A server that keeps every request until it is told to answer."""
-
-    def __init__(self):
-        self.may_answer = asyncio.Event()
-
-    async def __call__(self, visit):
-        await self.may_answer.wait()
-        await answer_chat(visit)
-
-
 @asynccontextmanager
-async def one_inside_and_one_that_waits(second_serves=(MODEL,)):
+async def one_inside_and_one_that_waits(second_serves=(MODEL,), clock=None):
     """Both at the first server, which has one place."""
-    holding = Holding()
+    patient = Patient()
     async with (
-        model_server(holding) as a,
+        model_server(patient) as a,
         model_server(models=second_serves) as b,
-        live_gateway({"a": a.base_url, "b": b.base_url}, budget={"sequences": 1}) as gateway,
+        live_gateway({"a": a.base_url, "b": b.base_url}, clock=clock, budget={"sequences": 1}) as gateway,
     ):
         await gateway.until_up()
         asks = [asyncio.create_task(gateway.chat("What is it?", AT_A))]
@@ -335,7 +320,7 @@ async def one_inside_and_one_that_waits(second_serves=(MODEL,)):
         await until(lambda: gateway.metrics("gateway_queue_depth") == {'{upstream="a"}': 1})
         if lease is not None:
             lease.close(Ending.IGNORED)
-        yield gateway, a, b, holding, asks
+        yield gateway, a, b, patient, asks
 
 
 async def test_who_waits_for_a_server_that_dies_is_served_by_another():
@@ -347,26 +332,27 @@ async def test_who_waits_for_a_server_that_dies_is_served_by_another():
 
 
 async def test_who_waits_for_a_server_that_froze_is_served_by_another():
-    async with one_inside_and_one_that_waits() as (gateway, _, b, holding, (inside, waiting)):
-        await asyncio.sleep(0.2)
-        backend = gateway.application._running.backends[0]
-        backend.breaker.froze(backend.gate._clock())
+    clock = FakeClock()
+    async with one_inside_and_one_that_waits(clock=clock) as (gateway, _, b, patient, (inside, waiting)):
+        clock.advance(0.2)
+        gateway.application._running.backends[0].breaker.froze(clock())
         answer = await waiting
         assert answer.status_code == 200
-        assert int(answer.headers["x-gateway-queue-ms"]) >= 200, "the time that it waited in vain counts"
+        assert int(answer.headers["x-gateway-queue-ms"]) == 200, "the time that it waited in vain counts"
         assert len(posts(b)) == 1
-        holding.may_answer.set()
+        patient.may_answer.set()
         assert (await inside).status_code == 200
         await gateway.until_released()
 
 
 async def test_who_waits_for_a_server_that_alone_has_the_model_goes_on_waiting():
-    async with one_inside_and_one_that_waits(second_serves=("another",)) as (gateway, _, b, holding, asks):
+    async with one_inside_and_one_that_waits(second_serves=("another",)) as (gateway, a, b, patient, asks):
         backend = gateway.application._running.backends[0]
-        backend.breaker.froze(backend.gate._clock())
-        await asyncio.sleep(0.3)
+        backend.breaker.froze(backend.gate.now)
+        looks = len(a.visits)
+        await until(lambda: len(a.visits) > looks + 20, lambda: "it is looked at no more")
         assert gateway.metrics("gateway_queue_depth") == {'{upstream="a"}': 1}
-        holding.may_answer.set()
+        patient.may_answer.set()
         assert [(await each).status_code for each in asks] == [200, 200]
         assert not posts(b)
         await gateway.until_released()

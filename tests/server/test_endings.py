@@ -10,7 +10,7 @@ import pytest
 from gateway.pipeline import reading
 from gateway.wire.routes import Kind
 from tests.support.live_gateway import CHAT, chat, image, live_gateway, until
-from tests.support.model_server import ANSWER, EVENTS, answer_chat, error_of, model_server, posts
+from tests.support.model_server import ANSWER, EVENTS, answer_chat, answer_never, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.raw_client import head, raw_client
 
@@ -161,12 +161,9 @@ class TestRefusals:
             await gateway.until_released()
 
     async def test_no_memory_for_another_body(self):
-        async def silent(visit):
-            await visit.reader.read()
-
         sections = {"budget": {"body_bytes": 1_200_000}, "queue": {"wait_seconds": 0.2}}
         async with (
-            model_server(silent) as upstream,
+            model_server(answer_never) as upstream,
             live_gateway(upstream.base_url, **sections) as gateway,
             raw_client(gateway.host, gateway.port) as one,
             raw_client(gateway.host, gateway.port) as two,

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.server.half_closed import CONTINUE
 from tests.support.live_gateway import chat, live_gateway, until
-from tests.support.model_server import ANSWER, model_server
+from tests.support.model_server import ANSWER, answer_never, model_server
 from tests.support.raw_client import raw_client
 
 BODY = json.dumps(chat()).encode()
@@ -49,10 +49,7 @@ async def test_a_client_of_http_1_0_is_not_asked(slow_emulator):
 
 
 async def test_one_that_has_gone_is_found_out():
-    async def silent(visit):
-        await visit.reader.read()
-
-    async with model_server(silent) as upstream, live_gateway(upstream.base_url) as gateway:
+    async with model_server(answer_never) as upstream, live_gateway(upstream.base_url) as gateway:
         async with raw_client(gateway.host, gateway.port) as client:
             client.post(BODY)
             await until(lambda: gateway.held().get('{resource="sequences"}') == 1)

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.imaging import workers
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
-from tests.support.model_server import EVENTS, answer_chat, error_of, model_server, posts
+from tests.support.model_server import EVENTS, Patient, answer_chat, answer_never, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.raw_client import raw_client
 
@@ -21,25 +21,10 @@ STREAM = json.dumps(chat(stream=True)).encode()
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":7,"total_tokens":12,"completion_tokens":5}}\n\n'
 
 
-class Patient:
-    """A model server that answers the first request when it is told to, and the others as `then` does."""
-
-    def __init__(self, then=answer_chat):
-        self.may_answer = asyncio.Event()
-        self._then = then
-        self._is_first = True
-
-    async def __call__(self, visit):
-        is_first, self._is_first = self._is_first, False
-        if is_first:
-            await self.may_answer.wait()
-        await (answer_chat if is_first else self._then)(visit)
-
-
 @asynccontextmanager
 async def full_house(then=answer_chat, **sections):
     """A gateway whose only place is taken until `patient.may_answer` is set."""
-    patient = Patient(then)
+    patient = Patient(then=then)
     sections = AFTER | ONE_PLACE | sections
     async with model_server(patient) as upstream, live_gateway(upstream.base_url, **sections) as gateway:
         await gateway.until_up()
@@ -290,10 +275,7 @@ class TestClientsThatLeave:
             assert (gateway.ended(), posts(upstream)) == ({"client_left": 1}, [])
 
     async def test_while_the_upstream_says_nothing(self):
-        async def silent(visit):
-            await visit.reader.read()
-
-        async with model_server(silent) as upstream, live_gateway(upstream.base_url, **AFTER) as gateway:
+        async with model_server(answer_never) as upstream, live_gateway(upstream.base_url, **AFTER) as gateway:
             await gateway.until_up()
             async with waiting_stream(gateway):
                 assert gateway.metrics("gateway_upstream_requests_in_flight") == {"": 1}

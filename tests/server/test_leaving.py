@@ -8,7 +8,7 @@ import pytest
 
 from gateway.imaging import workers
 from tests.support.live_gateway import chat, image, live_gateway, until
-from tests.support.model_server import model_server, posts
+from tests.support.model_server import answer_never, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.raw_client import head, raw_client
 
@@ -97,12 +97,8 @@ async def test_the_next_in_line_moves_up_when_one_inside_leaves(slow_emulator):
 
 async def test_while_it_waits_for_memory_it_is_gone_as_soon_as_its_turn_comes():
     """Its socket cannot be looked at before there is memory for what would come out of it."""
-
-    async def silent(visit):
-        await visit.reader.read()
-
     async with (
-        model_server(silent) as upstream,
+        model_server(answer_never) as upstream,
         live_gateway(upstream.base_url, budget={"body_bytes": 3 * LARGE_BYTES}) as gateway,
         raw_client(gateway.host, gateway.port) as holder,
         raw_client(gateway.host, gateway.port) as other_holder,

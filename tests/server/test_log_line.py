@@ -5,16 +5,12 @@ import json
 import time
 
 from tests.support.live_gateway import CHAT, MODEL, image, live_gateway, until
-from tests.support.model_server import model_server, posts
+from tests.support.model_server import answer_never, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 
 KEY = "sk-a-secret-of-the-client"
 URL = data_url(encoded(picture(112, 84)))
 OTHER = data_url(encoded(picture(56, 56, seed=7)))
-
-
-async def answer_late(visit):
-    await asyncio.sleep(60)
 
 
 def conversation(*turns):
@@ -117,7 +113,7 @@ async def test_the_line_of_a_text_stays_short():
 async def test_who_is_refused_at_the_door_has_the_length_that_was_announced():
     """It is all that tells what it would have cost."""
     full = {"budget": {"sequences": 1}, "queue": {"requests": 1}}
-    async with model_server(answer_late) as upstream, live_gateway(upstream.base_url, **full) as gateway:
+    async with model_server(answer_never) as upstream, live_gateway(upstream.base_url, **full) as gateway:
         tasks = [asyncio.create_task(gateway.chat()) for _ in range(2)]
         await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 1})
         body = json.dumps(conversation([URL])).encode()
@@ -132,7 +128,7 @@ async def test_who_is_refused_at_the_door_has_the_length_that_was_announced():
 
 
 async def test_who_was_refused_after_it_was_read_has_the_server_that_had_no_place():
-    async with model_server(answer_late) as upstream:
+    async with model_server(answer_never) as upstream:
         narrow = {"budget": {"sequences": 1}, "queue": {"requests": 0}}
         async with live_gateway({"left": upstream.base_url}, **narrow) as gateway:
             task = asyncio.create_task(gateway.chat())

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from gateway.pipeline import shadow
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
-from tests.support.model_server import ANSWER, EVENTS, answer_chat, model_server, posts
+from tests.support.model_server import (
+    ANSWER,
+    EVENTS,
+    Patient,
+    answer_chat,
+    answer_never,
+    answer_together,
+    model_server,
+    posts,
+)
 from tests.support.pictures import data_url, encoded, picture
 
 JSON = {"content-type": "application/json"}
@@ -59,7 +68,10 @@ class TestNothingIsChanged:
 
     async def test_what_the_ladder_would_do_is_told(self):
         ladder = {"max_tokens": {"enter": 0.1, "leave": 0.05, "tokens": 5}}
-        async with model_server(answer_late) as upstream, shadowing(upstream, pressure=ladder, **NARROW) as gateway:
+        async with (
+            model_server(answer_together(2)) as upstream,
+            shadowing(upstream, pressure=ladder, **NARROW) as gateway,
+        ):
             await gateway.until_up()
             first = asyncio.create_task(gateway.chat())
             await until(lambda: len(posts(upstream)) == 1)
@@ -73,11 +85,6 @@ class TestNothingIsChanged:
         visit, _, line = await answered(chat(stream=True))
         assert b"stream_options" not in visit.body
         assert line["counted_output_tokens"] == 1
-
-
-async def answer_late(visit):
-    await asyncio.sleep(0.3)
-    await answer_chat(visit)
 
 
 class TestNothingIsRefused:
@@ -167,8 +174,14 @@ class TestNothingIsRefused:
 
     async def test_an_answer_may_take_its_time(self):
         hasty = {"first_byte_timeout_seconds": 0.05, "gap_timeout_seconds": 0.05, "total_timeout_seconds": 0.1}
-        _, answer, _ = await answered(chat(), answer_late, upstream=hasty)
+        _, answer, _ = await answered(chat(), answer_after_three_such_times, upstream=hasty)
         assert answer.content == ANSWER
+
+
+async def answer_after_three_such_times(visit):
+    """However busy the machine is: a limit that were in force would have passed long ago."""
+    await asyncio.sleep(0.3)
+    await answer_chat(visit)
 
 
 async def answer_anything(visit):
@@ -212,39 +225,18 @@ class TestNothingWaits:
             assert (sum(gate.unadmitted), gate.statistics().leases) == (0, 0)
 
     async def test_an_upstreams_refusal_of_what_would_not_have_come_pauses_nobody(self):
-        async def script(visit):
-            if len(posts(upstream)) == 1:
-                await asyncio.sleep(0.5)
-                await answer_chat(visit)
-            else:
-                await visit.answer("503 Service Unavailable", b"busy")
+        async def refuse(visit):
+            await visit.answer("503 Service Unavailable", b"busy")
 
-        async with model_server(script) as upstream, shadowing(upstream, **NARROW) as gateway:
+        patient = Patient(then=refuse)
+        async with model_server(patient) as upstream, shadowing(upstream, **NARROW) as gateway:
             await gateway.until_up()
             first = asyncio.create_task(gateway.chat())
             await until(lambda: len(posts(upstream)) == 1)
             assert (await gateway.chat()).status_code == 503
             assert gateway.metrics("gateway_admission_pause_seconds") == {}
-            await first
-
-
-def answer_together(count):
-    """Nobody is answered before all are there."""
-    all_there = asyncio.Event()
-    come = []
-
-    async def script(visit):
-        come.append(visit)
-        if len(come) == count:
-            all_there.set()
-        await all_there.wait()
-        await answer_chat(visit)
-
-    return script
-
-
-async def answer_never(_visit):
-    await asyncio.sleep(60)
+            patient.may_answer.set()
+            assert (await first).status_code == 200
 
 
 class TestWhatStaysRefused:

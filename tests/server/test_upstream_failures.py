@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.support.live_gateway import chat, image, live_gateway
-from tests.support.model_server import ANSWER, EVENTS, answer_chat, error_of, model_server, posts
+from tests.support.model_server import ANSWER, EVENTS, answer_chat, answer_never, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.raw_client import raw_client
 
@@ -37,10 +37,6 @@ async def reset_before_the_head(visit):
 
 async def redirect(visit):
     await visit.answer("307 Temporary Redirect", b"", "location: http://10.0.0.1/")
-
-
-async def silent(visit):
-    await visit.reader.read()
 
 
 async def cut_json(visit):
@@ -120,8 +116,8 @@ class TestUpstreamFails:
         [
             (reset_before_the_head, {}, 502, "upstream_error"),
             (redirect, {}, 502, "upstream_error"),
-            (silent, {}, 504, "upstream_timeout"),
-            (silent, {"stream": True}, 504, "upstream_timeout"),
+            (answer_never, {}, 504, "upstream_timeout"),
+            (answer_never, {"stream": True}, 504, "upstream_timeout"),
         ],
     )
     async def test_before_the_head(self, script, fields, status, code):

@@ -14,8 +14,10 @@ import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.app import Application
+from gateway.ledger.timing import Timing
 from gateway.server.http_protocol import GatewayProtocol
 from gateway.settings import Settings
+from tests.support.clock import FakeClock
 from tests.support.processes import series_name
 
 MODEL = "tiny"
@@ -123,10 +125,13 @@ def settings_of(servers: str | Mapping[str, str], /, **sections: Any) -> Setting
 
 
 @asynccontextmanager
-async def live_gateway(servers: str | Mapping[str, str], /, **sections: Any) -> AsyncIterator[LiveGateway]:
-    """`sections` are those of the settings file; the block runs when the gateway listens."""
+async def live_gateway(
+    servers: str | Mapping[str, str], /, *, clock: FakeClock | None = None, **sections: Any
+) -> AsyncIterator[LiveGateway]:
+    """`sections` are those of the settings file; the block runs when the gateway listens. By `clock` requests wait."""
     text = bytearray()
-    application = Application(settings_of(servers, **sections), text.extend)
+    timing = None if clock is None else Timing(clock, clock.call_later)
+    application = Application(settings_of(servers, **sections), text.extend, timing)
     # Without `verify` the client would read all certificates of the machine, which takes longer than a test.
     async with (
         _served(application) as (host, port, connections),

@@ -1,5 +1,6 @@
 """A model server that answers what a test tells it, and remembers each request byte for byte."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -33,6 +34,46 @@ async def answer_chat(visit: Visit) -> None:
         await visit.write(b"0\r\n\r\n")
     else:
         await visit.answer("200 OK", ANSWER, "content-type: application/json")
+
+
+async def answer_never(visit: Visit) -> None:
+    """Silent until the client is gone."""
+    await visit.reader.read()
+
+
+def answer_together(count: int) -> Script:
+    """Nobody is answered before so many are there."""
+    all_there = asyncio.Event()
+    come: list[Visit] = []
+
+    async def script(visit: Visit) -> None:
+        come.append(visit)
+        if len(come) == count:
+            all_there.set()
+        await all_there.wait()
+        await answer_chat(visit)
+
+    return script
+
+
+class Patient:
+    """A model server that answers as `answer` does, when it is told to. With `then` that is so for the first request
+    only: the others are answered like that, at once.
+    """
+
+    def __init__(self, answer: Script = answer_chat, then: Script | None = None) -> None:
+        self.may_answer = asyncio.Event()
+        self._answer = answer
+        self._then = then
+        self._is_first = True
+
+    async def __call__(self, visit: Visit) -> None:
+        is_first, self._is_first = self._is_first, False
+        if self._then is not None and not is_first:
+            await self._then(visit)
+            return
+        await self.may_answer.wait()
+        await self._answer(visit)
 
 
 @asynccontextmanager
