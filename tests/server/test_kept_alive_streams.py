@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from contextlib import asynccontextmanager
 
 import openai
@@ -48,6 +49,11 @@ def told_error(text: bytes) -> dict:
     assert done == b"data: [DONE]"
     (error,) = json.loads(event.removeprefix(b"data: ")).values()
     return error
+
+
+def pieces_come(gateway) -> int:
+    """Pieces of the model server's answers that the gateway has read: what comes after that cannot overtake them."""
+    return gateway.application._running.backends[0].upstream.statistics().pieces
 
 
 @asynccontextmanager
@@ -181,8 +187,9 @@ class TestRefusedInTheEnd:
 
     async def test_by_an_upstream_that_breaks_off_in_its_refusal(self):
         async def broken(visit):
+            come = pieces_come(gateway)
             await visit.write(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 99\r\n\r\nEngineCore enc")
-            await asyncio.sleep(0.1)  # or the reset would overtake it
+            await until(lambda: pieces_come(gateway) > come)
             visit.reset()
 
         async with full_house(broken) as (gateway, patient, _):
@@ -194,9 +201,10 @@ class TestRefusedInTheEnd:
 
     async def test_by_an_upstream_that_breaks_off_in_its_stream(self):
         async def broken(visit):
+            come = pieces_come(gateway)
             await visit.stream_head()
             await visit.chunk(EVENTS[0])
-            await asyncio.sleep(0.1)  # or the reset would overtake it
+            await until(lambda: pieces_come(gateway) > come)
             visit.reset()
 
         async with full_house(broken) as (gateway, patient, _), waiting_stream(gateway) as answer:
@@ -259,10 +267,10 @@ class TestClientsThatLeave:
             assert b"data: [DONE]" in await client.reader.read(-1)
 
     async def test_while_a_picture_is_decoded(self, monkeypatch):
-        judge = workers.judge
+        judge, may_judge = workers.judge, threading.Event()
 
         def judge_late(*arguments):
-            asyncio.run(asyncio.sleep(0.3))
+            assert may_judge.wait(30)
             return judge(*arguments)
 
         monkeypatch.setattr(workers, "judge", judge_late)
@@ -271,6 +279,8 @@ class TestClientsThatLeave:
             await gateway.until_up()
             async with waiting_stream(gateway, body):
                 pass
+            await until(lambda: not gateway.connections)
+            may_judge.set()
             await gateway.until_released()
             assert (gateway.ended(), posts(upstream)) == ({"client_left": 1}, [])
 

@@ -9,7 +9,15 @@ import pytest
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
 from gateway.server import receive as room_of_bodies
-from gateway.server.receive import BodyLimits, ClientLeftError, decode_body, receive_body
+from gateway.server.receive import (
+    FAST_GRACE_SECONDS,
+    GRACE_SECONDS,
+    BodyLimits,
+    ClientLeftError,
+    decode_body,
+    receive_body,
+)
+from tests.support.clock import StoppedTime
 
 LIMITS = BodyLimits(max_bytes=100, max_decoded_bytes=100, min_bytes_per_second=10)
 LEFT = {"type": "http.disconnect"}
@@ -123,28 +131,30 @@ async def test_too_slow(monkeypatch):
     assert "Only 1 bytes" in await refused(received(coming(piece(b"x"), None), 90, LIMITS), 408)
 
 
-async def test_every_byte_buys_time(monkeypatch):
-    monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.05)
-    quick = BodyLimits(100, 100, min_bytes_per_second=100)
+def taking_its_time(time, seconds, *messages):
+    """A client that sends these, each so long after the one before."""
+    left = list(messages)
 
     async def receive():
-        await asyncio.sleep(0.04)
+        await time.passes(seconds)
         return left.pop(0)
 
-    left = [piece(b"x" * 30), piece(b"x" * 30), piece(b"x" * 30, more=False)]
-    assert len(await received(receive, 90, quick)) == 90
+    return receive
+
+
+async def test_every_byte_buys_time(monkeypatch):
+    three = [piece(b"x" * 30), piece(b"x" * 30), piece(b"x" * 30, more=False)]
+    in_time, late = BodyLimits(100, 100, min_bytes_per_second=3), BodyLimits(100, 100, min_bytes_per_second=4)
+    client = taking_its_time(StoppedTime(monkeypatch), 9.9, *three)
+    assert len(await received(client, 90, in_time)) == 90
+    client = taking_its_time(StoppedTime(monkeypatch), 9.9, *three)
+    assert "Only 30 bytes" in await refused(received(client, 90, late), 408)
 
 
 async def test_without_a_rate_there_is_no_hurry(monkeypatch):
-    monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.0)
     patient = BodyLimits(100, 100, min_bytes_per_second=0)
-
-    async def receive():
-        await asyncio.sleep(0.02)
-        return left.pop(0)
-
-    left = [piece(b"x"), piece(b"y", more=False)]
-    assert await received(receive, 2, patient) == b"xy"
+    client = taking_its_time(StoppedTime(monkeypatch), 3600.0, piece(b"x"), piece(b"y", more=False))
+    assert await received(client, 2, patient) == b"xy"
 
 
 class TestRoom:
@@ -170,8 +180,7 @@ class TestRoom:
 
     @pytest.mark.parametrize("announced", [9, None])
     async def test_a_body_that_falls_behind_gives_up_what_it_has_not_filled(self, monkeypatch, announced):
-        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.05)
-        room = Room(first_bytes=2)
+        time, room = StoppedTime(monkeypatch), Room(first_bytes=2)
         is_late = asyncio.Event()
         first = coming(piece(b"abc"), piece(b"def"))
 
@@ -179,6 +188,7 @@ class TestRoom:
             if "back at 6" in room.asked:
                 return piece(b"ghi", more=False)
             if len(room.asked) > 1 and is_late.is_set():
+                time.advance(FAST_GRACE_SECONDS + 0.1)
                 await asyncio.Event().wait()
             message = await first()
             if message["body"] == b"def":
@@ -194,20 +204,23 @@ class TestRoom:
         assert await refused(received(client, 9, room=Room(2, is_refusing=True)), 429) == "no memory"
 
     async def test_having_fallen_behind_it_still_has_to_come_at_the_minimum_rate(self, monkeypatch):
-        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.2)
-        monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.4)
-        room = Room(2)
-        client = coming(piece(b"a"), piece(b"b"), *[None] * 3)
+        time, room = StoppedTime(monkeypatch), Room(2)
+        come = coming(piece(b"a"), piece(b"b"), *[None] * 3)
+
+        async def client():
+            if len(room.asked) > 1:
+                time.advance(GRACE_SECONDS if room.asked[-1] == "back at 2" else FAST_GRACE_SECONDS + 0.1)
+            return await come()
+
         assert "Only 2 bytes" in await refused(received(client, 9, BodyLimits(100, 100, 10_000), room), 408)
         assert room.asked[1:] == ["fast at 2", "back at 2"]
 
     async def test_waiting_for_room_is_not_the_clients_fault(self, monkeypatch):
-        monkeypatch.setattr(room_of_bodies, "GRACE_SECONDS", 0.2)
-        monkeypatch.setattr(room_of_bodies, "FAST_GRACE_SECONDS", 0.2)
+        time = StoppedTime(monkeypatch)
 
         class Late(Room):
             async def grow(self, come_bytes, *, is_fast):
-                await asyncio.sleep(0.3)
+                time.advance(2 * GRACE_SECONDS)
                 await super().grow(come_bytes, is_fast=is_fast)
 
         left = [piece(b"abc"), piece(b"def"), piece(b"ghi", more=False)]

@@ -1,8 +1,11 @@
 """Time that passes when a test says so."""
 
+import asyncio
 import heapq
 from collections.abc import Callable
 from itertools import count
+
+import pytest
 
 
 class FakeTimer:
@@ -43,3 +46,23 @@ class FakeClock:
             if not timer.is_cancelled:
                 timer.callback()
         self.now = end
+
+
+class StoppedTime:
+    """The running loop's own time, which passes only when a test says so; what is then due happens at the loop's next
+    turn. It is for tests that wait for events alone: `asyncio.sleep` waits for ever.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: self.now)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def passes(self, seconds: float) -> None:
+        """And what is then due has happened."""
+        self.advance(seconds)
+        for _ in range(3):
+            await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The data path against a server that misbehaves on demand. Time limits are real but short: tens of milliseconds."""
+"""The data path against a server that misbehaves on demand."""
 
 import asyncio
 import itertools
@@ -8,6 +8,7 @@ import pytest
 
 from gateway.upstream.client import SLICE_BYTES, Answer, UpstreamClient, UpstreamTimeouts
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamTimeoutError
+from tests.support.clock import StoppedTime
 from tests.support.raw_http import Stub, Visit
 
 JSON = [(b"content-type", b"application/json")]
@@ -20,6 +21,11 @@ async def client(stub: Stub) -> AsyncIterator[UpstreamClient]:
     await client.start()
     yield client
     await client.close()
+
+
+@pytest.fixture
+async def stopped_time(client: UpstreamClient, monkeypatch: pytest.MonkeyPatch) -> StoppedTime:
+    return StoppedTime(monkeypatch)
 
 
 async def post(client: UpstreamClient, *body: bytes | bytearray | memoryview, is_streaming: bool = False) -> Answer:
@@ -56,6 +62,15 @@ async def ok(visit: Visit) -> None:
 async def silent(visit: Visit) -> None:
     await visit.reader.read()
     raise ConnectionError
+
+
+def streaming(pieces: "asyncio.Queue[bytes]") -> Callable[[Visit], object]:
+    async def stream(visit: Visit) -> None:
+        await visit.stream_head()
+        while True:
+            await visit.chunk(await pieces.get())
+
+    return stream
 
 
 class TestOneRequest:
@@ -223,34 +238,43 @@ class TestTimeLimits:
         await stub.hung_up.wait()
 
     async def test_a_whole_answer_may_take_longer_than_a_gap_but_not_for_ever(
-        self, client: UpstreamClient, stub: Stub
+        self, client: UpstreamClient, stub: Stub, stopped_time: StoppedTime
     ) -> None:
         async def slow(visit: Visit) -> None:
-            await asyncio.sleep(2 * LIMITS.gap_seconds)
+            await stopped_time.passes(0.99 * LIMITS.whole_seconds)
             await ok(visit)
 
-        stub.script = then(slow, silent)
+        async def too_slow(visit: Visit) -> None:
+            stopped_time.advance(LIMITS.whole_seconds)
+            await silent(visit)
+
+        stub.script = then(slow, too_slow)
         assert await post_and_read(client) == (200, b"{}")
         with pytest.raises(UpstreamTimeoutError, match="whole"):
             await post(client, b"{}")
         assert client.statistics().retried == 0
 
-    async def test_each_piece_has_a_gap_of_its_own(self, client: UpstreamClient, stub: Stub) -> None:
-        async def stream(visit: Visit) -> None:
-            await visit.stream_head()
-            for _ in range(4):
-                await asyncio.sleep(LIMITS.gap_seconds / 2)
-                await visit.chunk(b"data: 1\n\n")
-            await silent(visit)
-
-        stub.script = stream
+    async def test_each_piece_has_a_gap_of_its_own(
+        self, client: UpstreamClient, stub: Stub, stopped_time: StoppedTime
+    ) -> None:
+        pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        stub.script = streaming(pieces)
         answer = await post(client, b"{}", is_streaming=True)
-        assert [await answer.read() for _ in range(4)] == [b"data: 1\n\n"] * 4
+        for _ in range(4):
+            reading = asyncio.create_task(answer.read())
+            await stopped_time.passes(0.99 * LIMITS.gap_seconds)
+            pieces.put_nowait(b"data: 1\n\n")
+            assert await reading == b"data: 1\n\n"
+        reading = asyncio.create_task(answer.read())
+        await asyncio.sleep(0)
+        stopped_time.advance(LIMITS.gap_seconds)
         with pytest.raises(UpstreamTimeoutError, match="silence"):
-            await answer.read()
+            await reading
         answer.finish()
 
-    async def test_a_slow_reader_is_not_taken_for_silence(self, client: UpstreamClient, stub: Stub) -> None:
+    async def test_a_slow_reader_is_not_taken_for_silence(
+        self, client: UpstreamClient, stub: Stub, stopped_time: StoppedTime
+    ) -> None:
         async def stream(visit: Visit) -> None:
             await visit.stream_head()
             await visit.chunk(b"data: 1\n\n")
@@ -260,25 +284,23 @@ class TestTimeLimits:
         stub.script = stream
         answer = await post(client, b"{}", is_streaming=True)
         first = await answer.read()
-        await asyncio.sleep(2.5 * LIMITS.gap_seconds)
+        await stopped_time.passes(2.5 * LIMITS.gap_seconds)
         assert first + await read_all(answer) == b"data: 1\n\ndata: 2\n\n"
 
     async def test_an_answer_left_unread_does_not_cut_the_next_user_of_its_connection(
-        self, client: UpstreamClient, stub: Stub
+        self, client: UpstreamClient, stub: Stub, stopped_time: StoppedTime
     ) -> None:
-        async def slow_stream(visit: Visit) -> None:
-            await visit.stream_head()
-            for _ in range(8):
-                await asyncio.sleep(LIMITS.whole_seconds / 10)
-                await visit.chunk(b".")
-            await visit.write(b"0\r\n\r\n")
-
-        stub.script = then(ok, slow_stream)
+        pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        stub.script = then(ok, streaming(pieces))
         left = await post(client, b"{}")
-        await asyncio.sleep(LIMITS.whole_seconds / 2)
+        await stopped_time.passes(LIMITS.whole_seconds / 2)
         following = await post(client, b"{}", is_streaming=True)
         assert stub.connections == 1
-        assert await read_all(following) == b"." * 8
+        for _ in range(8):
+            await stopped_time.passes(LIMITS.whole_seconds / 10)
+            pieces.put_nowait(b".")
+            assert await following.read() == b"."
+        following.finish()
         assert await read_all(left) == b"{}"
 
 
