@@ -559,12 +559,16 @@ def test_promises_hold_among_many_tenants(tenants):
 
 @pytest.mark.parametrize("greedy_returns", [True, False])
 @pytest.mark.parametrize("load", [5.0, 20.0])
-def test_one_greedy_tenant_takes_nothing_from_the_polite(load, greedy_returns):
-    """A hundred times as many, whether or not it comes back for all that it was promised."""
-    traffic = Traffic(3, load=load, seats=32, service_seconds=2.0, places=64, greedy_returns=greedy_returns)
+@pytest.mark.parametrize("seed", [1, 3])
+def test_one_greedy_tenant_takes_nothing_from_the_polite(seed, load, greedy_returns):
+    """A hundred times as many, whether or not it comes back for all that it was promised. The others ask for less than
+    a third of the engine each, and get it, less what is lost where places are kept for ever more who do not come.
+    """
+    traffic = Traffic(seed, load=load, seats=32, service_seconds=2.0, places=64, greedy_returns=greedy_returns)
     traffic.run(200.0)
     assert traffic.came["polite"] + traffic.came["modest"] > 200
     assert traffic.served >= 0.9 * 200.0 * 32 / 2.0
-    if load < 10.0:  # else already the two are more than a third of the capacity each
-        for tenant in ("polite", "modest"):
-            assert traffic.was_served[tenant] >= 0.99 * traffic.came[tenant] - 2
+    least = 0.99 if greedy_returns else 0.98 if load < 10.0 else 0.875
+    for tenant in ("polite", "modest"):
+        assert traffic.came[tenant] < 200.0 * 32 / 2.0 / 3
+        assert traffic.was_served[tenant] >= least * traffic.came[tenant] - 2

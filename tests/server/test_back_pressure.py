@@ -6,8 +6,14 @@ import pytest
 
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
+from tests.support.clock import FakeClock
 from tests.support.live_gateway import live_gateway, until
 from tests.support.model_server import answer_chat, model_server, posts
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
 
 
 def turning_away(times, status, *headers):
@@ -24,29 +30,39 @@ def turning_away(times, status, *headers):
     return script
 
 
-async def test_those_behind_one_that_was_turned_away_wait_and_are_served(stack):
+async def test_those_behind_one_that_was_turned_away_wait_and_are_served(stack, clock):
     server = await stack.enter_async_context(model_server(turning_away(1, "503 Service Unavailable")))
-    gateway = await stack.enter_async_context(live_gateway(server.base_url))
+    gateway = await stack.enter_async_context(live_gateway(server.base_url, clock=clock))
     assert (await gateway.chat()).status_code == 503
-    assert 0 < gateway.metrics()["admission_pause_seconds"] <= 1.0
-    later = await asyncio.gather(*(gateway.chat() for _ in range(5)))
-    assert [answer.status_code for answer in later] == [200] * 5
-    assert all(float(answer.headers["x-gateway-queue-ms"]) > 500 for answer in later)
+    assert gateway.metrics()["admission_pause_seconds"] == pytest.approx(1.0)
+    later = [asyncio.create_task(gateway.chat()) for _ in range(5)]
+    await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 5})
+    while not all(each.done() for each in later):
+        clock.advance(0.1)
+        await asyncio.sleep(0.01)
+    answers = [await each for each in later]
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert all(float(answer.headers["x-gateway-queue-ms"]) >= 990 for answer in answers)
     await gateway.until_released()
     assert gateway.ended() == {"upstream_refused": 1, "finished": 5}
 
 
-async def test_the_time_that_the_server_names_is_kept(stack):
+async def test_the_time_that_the_server_names_is_kept(stack, clock):
     server = await stack.enter_async_context(
         model_server(turning_away(1, "429 Too Many Requests", "retry-after-ms: 200"))
     )
-    gateway = await stack.enter_async_context(live_gateway(server.base_url))
+    gateway = await stack.enter_async_context(live_gateway(server.base_url, clock=clock))
     refused = await gateway.chat()
     assert (refused.status_code, refused.headers["retry-after-ms"]) == (429, "200")
-    assert 0 < gateway.metrics()["admission_pause_seconds"] <= 0.2
-    answer = await gateway.chat()
+    assert gateway.metrics()["admission_pause_seconds"] == pytest.approx(0.2)
+    later = asyncio.create_task(gateway.chat())
+    await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 1})
+    clock.advance(0.19)
+    assert gateway.metrics("gateway_queue_depth") == {"": 1}
+    clock.advance(0.02)
+    answer = await later
     assert answer.status_code == 200
-    assert float(answer.headers["x-gateway-queue-ms"]) < 5_000
+    assert int(answer.headers["x-gateway-queue-ms"]) == pytest.approx(200, abs=10)
 
 
 @pytest.mark.parametrize(("own_key", "paused"), [({}, False), ({"api_key": "sk-ours"}, True)])

@@ -262,7 +262,7 @@ class TestClientsThatLeave:
             client.post(STREAM)
             client.writer.write_eof()
             await client.reader.readuntil(WAITING)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # time enough to be taken for one that has gone
             patient.may_answer.set()
             assert b"data: [DONE]" in await client.reader.read(-1)
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 import pytest
 
+from tests.support.clock import FakeClock
 from tests.support.live_gateway import CHAT, chat, image, live_gateway, until
 from tests.support.model_server import answer_chat, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -179,18 +180,22 @@ async def test_the_client_s_deadline_ends_its_wait_and_no_one_else_s():
         await release.wait()
         await answer_chat(visit)
 
-    async with model_server(held) as upstream, live_gateway(upstream.base_url, **ONE_PLACE) as gateway:
+    clock = FakeClock()
+    async with model_server(held) as upstream, live_gateway(upstream.base_url, clock=clock, **ONE_PLACE) as gateway:
         first = asyncio.create_task(gateway.chat())
         await until(lambda: len(posts(upstream)) == 1)
         patient = asyncio.create_task(gateway.chat(headers={"x-gateway-deadline-ms": "60000"}))
         await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 1})
-        refused = await gateway.chat(headers={"x-gateway-deadline-ms": "50"})
+        hasty = asyncio.create_task(gateway.chat(headers={"x-gateway-deadline-ms": "50"}))
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 2})
+        clock.advance(0.05)
+        refused = await hasty
         assert (refused.status_code, refused.headers["x-gateway-reason"]) == (503, "deadline_passed")
         release.set()
         assert {(await first).status_code, (await patient).status_code} == {200}
         (line,) = [line for line in await gateway.log(3) if line["outcome"] == "refused"]
     assert line["deadline_ms"] == 50
-    assert line["queue_ms"] < 30_000
+    assert line["queue_ms"] == pytest.approx(50)
 
 
 async def test_what_arrives_after_its_own_deadline_is_not_sent_on(emulator):

@@ -263,7 +263,7 @@ async def test_a_page_that_drips_is_given_up(stub: Stub) -> None:
             await asyncio.sleep(0.01)
 
     stub.script = drip
-    state = await discover(stub.base_url, timeout_seconds=0.1)
+    state = await discover(stub.base_url, timeout_seconds=0.5)
     assert (state.is_up, state.trouble) == (True, "/metrics: did not answer in time")
 
 
