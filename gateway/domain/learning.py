@@ -281,20 +281,15 @@ class LearnedLimit:
     The engine's word is final; the setting stands until it speaks.
     """
 
-    __slots__ = ("_setting", "_told")
+    __slots__ = ("_setting", "value")
 
     def __init__(self, setting: int | None = None) -> None:
         self._setting = setting
-        self._told: int | None = None
-
-    @property
-    def value(self) -> int | None:
-        known = [limit for limit in (self._setting, self._told) if limit is not None]
-        return min(known, default=None)
+        self.value = setting
 
     def learn(self, limit: int) -> None:
-        self._told = limit
+        self.value = limit if self._setting is None else min(limit, self._setting)
 
     def forget(self) -> None:
         """The engine was restarted, perhaps with another limit: what it said before no longer counts."""
-        self._told = None
+        self.value = self._setting

@@ -39,6 +39,10 @@ class FirstTokenPace:
         self._most_at_once = self._PRIOR_TOKENS / 2
 
     @property
+    def is_known(self) -> bool:
+        return self._samples >= self._ENOUGH_SAMPLES
+
+    @property
     def tokens_per_second(self) -> float:
         return self._tokens / self._seconds
 
@@ -62,7 +66,7 @@ class FirstTokenPace:
 
     def seconds(self, tokens: int) -> float:
         """How long the last of so many `tokens` on their way takes to its first token; 0 while that is not known."""
-        return tokens / self.tokens_per_second if self._samples >= self._ENOUGH_SAMPLES else 0.0
+        return tokens / self.tokens_per_second if self.is_known else 0.0
 
 
 class TokenPace:

@@ -105,6 +105,10 @@ class Gate:
         if refusal is not None:
             raise refusal.error(self._admission.policy)
 
+    @property
+    def has_waiters(self) -> bool:
+        return bool(self._waiters)
+
     def has_room(self, newcomer: Newcomer) -> bool:
         """`refuse_if_full` would let it by; nothing is promised."""
         return self._admission.has_room(newcomer, self._clock())
@@ -259,7 +263,8 @@ class Gate:
     @property
     def first_token_seconds(self) -> float:
         """How long what is on its way takes to its first token; 0 while that is not known."""
-        return self._forecast.first_token.seconds(self.prefill_tokens)
+        pace = self._forecast.first_token
+        return pace.seconds(self.prefill_tokens) if pace.is_known else 0.0
 
     def first_token_came(self, tokens: int, seconds: float) -> None:
         """It came `seconds` after its request was sent; `tokens` were on their way then, its own among them."""

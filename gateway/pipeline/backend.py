@@ -1,6 +1,6 @@
 """One upstream and all that is its own: what it serves, the gate before it, the client to it, and what follows it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -50,10 +50,14 @@ def _trouble(backend: Backend, *, is_alone: bool) -> str:
     return f"{which} is {'still loading or not there yet' if state.is_loading else 'down'}: {state.trouble}"
 
 
-def refuse_if_all_full(backends: Sequence[Backend], newcomer: Newcomer) -> None:
+def refuse_if_all_full(backends: Sequence[Backend], ask: Callable[[], Newcomer]) -> None:
     """For the door, which does not know yet whom the request is for. Raises GatewayError 429 where none could let it
-    wait: that of the one which expects a place soonest, and only there one is promised.
+    wait: that of the one which expects a place soonest, and only there one is promised. `ask` says who comes.
     """
+    for backend in backends:
+        if not backend.gate.has_waiters:
+            return
+    newcomer = ask()
     if len(backends) > 1 and any(backend.gate.has_room(newcomer) for backend in backends):
         return
     soonest = backends[0] if len(backends) == 1 else min(backends, key=partial(_seconds_to_a_place, newcomer))

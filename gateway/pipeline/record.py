@@ -1,11 +1,14 @@
 """The log line of one settled exchange. Values only: no picture, no prompt, no key ever comes near it."""
 
 import secrets
+import time
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any
+
+from msgspec.structs import replace
 
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Outcome
@@ -23,7 +26,6 @@ from gateway.wire.declare import declare_images
 # Of a picture's hash: not mistaken for another's among millions.
 _DIGEST_BYTES = 6
 _RESIZE_WORDS = frozenset({OPT_OUT, *Preset})
-_NOTHING: dict[str, Any] = {}
 _SALT = secrets.token_bytes(16)
 
 
@@ -32,72 +34,105 @@ def record_of(
 ) -> RequestRecord:
     """`status` as the client saw it, None where it saw none; `now` is of the clock that the exchange's times are of."""
     request, cost, usage, arrived = exchange.request, exchange.cost, exchange.usage, exchange.arrived
-    changed = declare_images(exchange.plans, exchange.trimmed, exchange.encoded_anew)
-    time = datetime.now(UTC)
-    return RequestRecord(
-        time=time,
+    record = RequestRecord(
+        time=datetime.now(UTC),
         request_id=exchange.request_id,
-        client_request_id=exchange.client_request_id,
-        tenant=exchange.tenant.tenant_class,
-        priority=exchange.priority.label,
-        deadline_ms=None if exchange.deadline is None else _milliseconds(exchange.deadline - arrived),
         outcome=outcome,
         endpoint=exchange.path[:200],
         method=exchange.method,
-        model=exchange.model_name if exchange.model else None,
-        asked_model=_asked_model(exchange),
-        upstream=_upstream(exchange),
-        failed_upstream=exchange.came_from.name if exchange.came_from else None,
+        tenant=exchange.tenant.tenant_class,
+        tenant_id=_tenant_id(exchange.tenant),
+        priority=exchange.priority.label,
+        model=exchange.model.name if exchange.model else None,
         status=status,
         upstream_status=exchange.upstream_status,
-        reason=error.reason if error else None,
-        code=error.code if error else None,
-        message=error.message if error else None,
-        short=error.short if error else None,
-        is_streaming=bool(request and request.stream),
-        is_kept_alive=exchange.is_kept_alive,
+        is_streaming=request is not None and request.stream,
         prompt_tokens=cost.prompt_tokens.expected if cost else None,
         visual_tokens=cost.visual_tokens if cost else None,
         output_tokens=cost.output_tokens * cost.answers if cost else None,
         actual_prompt_tokens=usage.prompt_tokens if usage else None,
         actual_output_tokens=usage.completion_tokens if usage else None,
-        counted_output_tokens=exchange.counted_tokens,
-        images=len(request.images) if request else 0,
-        images_changed=changed.decode() if changed else None,
         body_bytes=exchange.body_bytes,
-        pressure=round(sum(exchange.relieved.pressure[::2]), 3) if exchange.relieved else None,
-        rungs=declare_rungs(exchange) or None,
         queue_ms=_milliseconds(exchange.queue_seconds),
         first_event_ms=_milliseconds(exchange.first_event_at - arrived) if exchange.first_event_at else None,
         total_ms=_milliseconds(exchange.ended - arrived),
-        arrived=round(time.timestamp() - (now - arrived), 4),
+        arrived=round(time.time() - (now - arrived), 4),
         offered_ms=None if exchange.queued is None else _milliseconds(exchange.queued - arrived),
-        tenant_id=_tenant_id(exchange.tenant),
-        asked_priority=_asked_priority(exchange),
-        is_return=exchange.is_return,
-        prompts=request.prompts if request else 1,
-        answers=cost.answers if cost else 1,
         max_tokens=_asked_tokens(exchange),
         text_tokens=cost.text_tokens if cost else None,
-        prompt_token_ids=request.prompt_token_ids if request else 0,
-        truncate_prompt_tokens=request.truncate_prompt_tokens if request else None,
-        asked_resize=exchange.resize_preset if exchange.resize_preset in _RESIZE_WORDS else None,
         limits=exchange.limits,
         capacity=exchange.capacity,
-        **(_NOTHING if exchange.would_be is None else _shadow_fields(exchange.would_be)),
-        **(_image_fields(exchange, request) if request and request.images else _NOTHING),
     )
+    rare = _rare_fields(exchange, error)
+    return replace(record, **rare) if rare else record
+
+
+def _rare_fields(exchange: Exchange, error: GatewayError | None) -> dict[str, Any]:
+    """What most lines leave out: to name all the fields every time costs twice as much."""
+    fields: dict[str, Any] = {}
+    if error is not None:
+        fields |= {"reason": error.reason, "code": error.code, "message": error.message, "short": error.short}
+    if exchange.request is not None:
+        fields |= _request_fields(exchange, exchange.request)
+    if exchange.cost is not None and exchange.cost.answers != 1:
+        fields["answers"] = exchange.cost.answers
+    if exchange.counted_tokens is not None:
+        fields["counted_output_tokens"] = exchange.counted_tokens
+    if exchange.relieved is not None:
+        fields["pressure"] = round(sum(exchange.relieved.pressure[::2]), 3)
+        fields["rungs"] = declare_rungs(exchange) or None
+    if exchange.would_be is not None:
+        fields |= _shadow_fields(exchange.would_be)
+    return fields | _header_fields(exchange) | _server_fields(exchange)
+
+
+def _header_fields(exchange: Exchange) -> dict[str, Any]:
+    """What the client asked for beside its body."""
+    fields: dict[str, Any] = {}
+    if exchange.client_request_id is not None:
+        fields["client_request_id"] = exchange.client_request_id
+    if exchange.deadline is not None:
+        fields["deadline_ms"] = _milliseconds(exchange.deadline - exchange.arrived)
+    if exchange.resize_preset in _RESIZE_WORDS:
+        fields["asked_resize"] = exchange.resize_preset
+    if exchange.asked_priority is not None:
+        fields["asked_priority"] = exchange.asked_priority.label
+    if exchange.is_return:
+        fields["is_return"] = True
+    return fields
+
+
+def _request_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
+    fields = _image_fields(exchange, request) if request.images else {}
+    if request.prompts != 1:
+        fields["prompts"] = request.prompts
+    if request.prompt_token_ids:
+        fields["prompt_token_ids"] = request.prompt_token_ids
+    if request.truncate_prompt_tokens is not None:
+        fields["truncate_prompt_tokens"] = request.truncate_prompt_tokens
+    if request.priority is not None:
+        fields["asked_priority"] = request.priority.label
+    return fields
+
+
+def _server_fields(exchange: Exchange) -> dict[str, Any]:
+    """Where it went on its way: the server that got it, or before which it asked for a place."""
+    fields: dict[str, Any] = {}
+    name, has_met_it = exchange.backend.name, exchange.sent_at is not None or exchange.queued is not None
+    if has_met_it and name != ONLY_UPSTREAM:
+        fields["upstream"] = name
+    if exchange.came_from is not None:
+        fields["failed_upstream"] = exchange.came_from.name
+    if exchange.fallback is not None:
+        # By a name that the gateway knows, never the client's text.
+        fields["asked_model"] = exchange.fallback.home.models.served(exchange.fallback.asked.model).name
+    if exchange.is_kept_alive:
+        fields["is_kept_alive"] = True
+    return fields
 
 
 def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
-
-
-def _asked_priority(exchange: Exchange) -> str | None:
-    asked = exchange.asked_priority
-    if asked is None and exchange.request is not None:
-        asked = exchange.request.priority
-    return None if asked is None else asked.label
 
 
 def _asked_tokens(exchange: Exchange) -> int | None:
@@ -132,7 +167,10 @@ def _shadow_fields(would_be: WouldBe) -> dict[str, Any]:
 
 
 def _image_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
+    changed = declare_images(exchange.plans, exchange.trimmed, exchange.encoded_anew)
     return {
+        "images": len(request.images),
+        "images_changed": changed.decode() or None,
         "text_bytes": request.text_bytes,
         "messages": len(request.messages),
         "pictures": _pictures(exchange, request),
@@ -149,15 +187,3 @@ def _pictures(exchange: Exchange, request: VisionRequest) -> list[Picture | None
         size = info.size
         pictures[plan.ordinal] = Picture(digest, info.format, size.width, size.height, plan.tokens, is_low)
     return pictures
-
-
-def _asked_model(exchange: Exchange) -> str | None:
-    """Where another served: by a name that the gateway knows, never the client's text."""
-    fallback = exchange.fallback
-    return None if fallback is None else fallback.home.models.served(fallback.asked.model).name
-
-
-def _upstream(exchange: Exchange) -> str | None:
-    """The server that got it, or before which it asked for a place."""
-    name, has_met_it = exchange.backend.name, exchange.sent_at is not None or exchange.queued is not None
-    return name if has_met_it and name != ONLY_UPSTREAM else None

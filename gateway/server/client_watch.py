@@ -6,8 +6,9 @@ from typing import Any
 from gateway.pipeline.exchange import Exchange
 from gateway.server.receive import Receive
 
-# Most answers are through by then, and a task for each of them would cost more than all decisions together.
-_BEGIN_SECONDS = 0.02
+# Most answers are through by then: a task for each of them would cost more than all decisions together, and at few
+# requests a second so would a timer for each.
+_BEGIN_SECONDS = 0.1
 
 
 class ClientWatch:

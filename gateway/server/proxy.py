@@ -36,7 +36,6 @@ from gateway.server.models_route import ModelsRoute
 from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
 from gateway.server.tokens_route import answer_tokens
-from gateway.upstream.client import Answer
 from gateway.wire.routes import ANSWERED_HERE, Kind, classify, sent_on
 
 Scope = MutableMapping[str, Any]
@@ -60,6 +59,8 @@ class Door:
 
 class Proxy:
     """One instance serves every proxied request of the process."""
+
+    _serve = staticmethod(serve)
 
     def __init__(self, parts: Parts, door: Door, keep_alive: KeepAlive | None = None) -> None:
         self._parts = parts
@@ -149,7 +150,7 @@ class Proxy:
         refuse_by_headers(arrival, self._door.body_limits)
         exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
-            refuse_if_all_full(self._parts.backends, exchange.newcomer())
+            refuse_if_all_full(self._parts.backends, exchange.newcomer)
             if self._parts.relief is not None and exchange.route.kind is not Kind.GENERIC:
                 refuse_at_the_door(self._parts.relief, exchange, self._parts.backends)
 
@@ -187,7 +188,7 @@ class Proxy:
                     await answer_tokens(self._parts, exchange, send)
                 else:
                     async with send if isinstance(send, KeptAlive) else _NOTHING:
-                        answer = await self._serve(exchange)
+                        answer = await self._serve(self._parts, exchange)
                     settle.head_arrived(exchange, answer)
                     body_hold.release()
                     await relay(self._parts, exchange, answer, send)
@@ -199,9 +200,6 @@ class Proxy:
             if exchange.lease is not None:
                 exchange.lease.abandon()
             body_hold.release()
-
-    async def _serve(self, exchange: Exchange) -> Answer:
-        return await serve(self._parts, exchange)
 
     async def _receive(
         self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold

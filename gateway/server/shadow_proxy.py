@@ -13,12 +13,13 @@ from gateway.server.body_hold import BodyHold
 from gateway.server.door import Arrival, refuse_length
 from gateway.server.proxy import Door, Proxy, refuse_by_headers
 from gateway.server.receive import BodyLimits, Receive, receive_body, too_large
-from gateway.upstream.client import Answer
 from gateway.wire.routes import ANSWERED_HERE, passes_in_shadow
 
 
 class ShadowProxy(Proxy):
     """`door` has the limits of what can be held, `told_limits` are those that would hold in earnest."""
+
+    _serve = staticmethod(shadow.serve)
 
     def __init__(self, parts: Parts, door: Door, told_limits: BodyLimits) -> None:
         super().__init__(parts, door)
@@ -43,9 +44,6 @@ class ShadowProxy(Proxy):
         exchange.body_bytes = arrival.content_length or 0
         if exchange.would_be is None:
             exchange.would_be = _told_by_headers(arrival, self._told_limits)
-
-    async def _serve(self, exchange: Exchange) -> Answer:
-        return await shadow.serve(self._parts, exchange)
 
     async def _receive(
         self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold

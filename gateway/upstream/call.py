@@ -1,14 +1,19 @@
-"""One request under way: which connection of aiohttp's pool serves it, and what its failing means."""
+"""One request under way: what it sends, which connection of aiohttp's pool serves it, and what its failing means."""
 
+import asyncio
 import re
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from weakref import WeakSet
 
 import aiohttp
+from aiohttp import hdrs
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
+from aiohttp.typedefs import LooseHeaders
+from multidict import CIMultiDict
 
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
 from gateway.upstream.watchdog import Deadline
@@ -18,11 +23,17 @@ FAILURES = (aiohttp.ClientError, OSError)  # all that aiohttp raises when a conn
 
 
 class Call:
-    """The connection that a request got, and its deadline."""
+    """The connection that a request got, and its deadline. `headers` are all that it sends but Host; `short_body` is
+    what goes out with them, None where there is no body or aiohttp sends a long one in pieces.
+    """
 
-    __slots__ = ("_connection", "_protocol", "_verdict", "deadline", "is_reused")
+    __slots__ = ("_connection", "_protocol", "_verdict", "deadline", "headers", "is_reused", "short_body")
 
-    def __init__(self, deadline: Deadline) -> None:
+    def __init__(
+        self, deadline: Deadline, headers: Sequence[tuple[str, str]] = (), short_body: bytes | None = None
+    ) -> None:
+        self.headers = headers
+        self.short_body = short_body
         self._connection: Connection | None = None
         self._protocol: ResponseHandler | None = None
         self._verdict: str | None = None
@@ -75,6 +86,53 @@ def _without_quote(message: str) -> str:
 
 
 current_call: ContextVar[Call] = ContextVar("current_call")
+
+
+class _Head(asyncio.Transport):
+    """Takes the head of a request in place of its connection, so that its body can go out in the same write."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self.content = b""
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.content += data
+
+
+class Request(ClientRequest):
+    """Sends the headers of the current call as they are, and its short body in the same write.
+
+    aiohttp copies the headers twice more, and before Python 3.12 it writes every body in a task of its own: a tenth of
+    what a short request costs, and a turn of the loop.
+    """
+
+    _skip_auto_headers = CIMultiDict[None]({hdrs.CONTENT_TYPE: None})
+
+    def update_headers(self, headers: LooseHeaders | None) -> None:  # noqa: ARG002  the call has them
+        self.headers = CIMultiDict([(hdrs.HOST, self.url.host_port_subcomponent or ""), *current_call.get().headers])
+
+    def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
+        """There are none."""
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        body, protocol = current_call.get().short_body, conn.protocol
+        if body is None or protocol is None or protocol.transport is None:
+            return await super().send(conn)
+        if protocol.writing_paused:
+            self.update_body_from_data(body)
+            return await super().send(conn)
+        transport = protocol.transport
+        protocol.transport = head = _Head(transport)
+        try:
+            response = await super().send(conn)
+        finally:
+            protocol.transport = transport
+        transport.write(head.content + body)
+        return response
 
 
 class Connector(aiohttp.TCPConnector):

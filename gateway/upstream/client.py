@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 import aiohttp
-from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.upstream.answer import Answer, Pulse
-from gateway.upstream.call import FAILURES, Call, Connector, current_call
+from gateway.upstream.call import FAILURES, Call, Connector, Request, current_call
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
 from gateway.upstream.headers import request_headers
 from gateway.upstream.watchdog import Deadline, UpstreamTimeouts, Watchdog
@@ -25,7 +24,6 @@ Segment = bytes | bytearray | memoryview
 
 SLICE_BYTES = 256 * 1024
 _OK, _REDIRECT, _REFUSAL, _BEYOND = 200, 300, 400, 600  # where kinds of statuses begin; the last kind is none
-_NO_AUTOMATIC_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +109,16 @@ class UpstreamClient:
         """
         pairs = request_headers(headers, request_id=request_id, upstream_key=self._upstream_key)
         url = URL(self._base_url + path, encoded=True)
-        call = self._begin(is_streaming=is_streaming)
+        short_body, pieces = None, None
+        if body is not None:
+            body_bytes = sum(map(len, body))
+            pairs.append(("Content-Length", str(body_bytes)))
+            short_body, pieces = (b"".join(body), None) if body_bytes <= SLICE_BYTES else (None, body)
+        call = self._begin(
+            Call(Deadline(self._loop.time(), self._timeouts, is_streaming=is_streaming), pairs, short_body)
+        )
         try:
-            response = await self._exchange(call, method, url, pairs, body)
+            response = await self._exchange(call, method, url, pieces)
         except BaseException as error:
             failure = call.failure(error) if isinstance(error, FAILURES) else None
             self._end(call, failure)
@@ -122,8 +127,7 @@ class UpstreamClient:
             raise failure from error
         return self._accept(call, response)
 
-    def _begin(self, *, is_streaming: bool) -> Call:
-        call = Call(Deadline(self._loop.time(), self._timeouts, is_streaming=is_streaming))
+    def _begin(self, call: Call) -> Call:
         current_call.set(call)
         self._watchdog.watch(call)
         self._in_flight += 1
@@ -141,16 +145,15 @@ class UpstreamClient:
         call: Call,
         method: str,
         url: URL,
-        pairs: list[tuple[str, str]],
-        body: Sequence[Segment] | None,
+        pieces: Sequence[Segment] | None,
     ) -> aiohttp.ClientResponse:
         try:
-            return await _request(self._pooled, method, url, pairs, body)
+            return await _request(self._pooled, method, url, pieces)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, aiohttp.ClientConnectionResetError) as error:
             if not call.may_retry(error):
                 raise
         self._retried += 1
-        return await _request(self._fresh, method, url, pairs, body)
+        return await _request(self._fresh, method, url, pieces)
 
     def _accept(self, call: Call, response: aiohttp.ClientResponse) -> Answer:
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -177,7 +180,7 @@ class UpstreamClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             read_bufsize=SLICE_BYTES,
-            skip_auto_headers=_NO_AUTOMATIC_HEADERS,
+            request_class=Request,
         )
         session._retry_connection = False  # noqa: SLF001  aiohttp repeats a GET by itself, on any connection
         return session
@@ -191,23 +194,10 @@ def _no_answer(status: int) -> UpstreamBrokenError:
 
 
 async def _request(
-    session: aiohttp.ClientSession,
-    method: str,
-    url: URL,
-    pairs: list[tuple[str, str]],
-    body: Sequence[Segment] | None,
+    session: aiohttp.ClientSession, method: str, url: URL, pieces: Sequence[Segment] | None
 ) -> aiohttp.ClientResponse:
-    headers = CIMultiDict(pairs)
-    body_bytes = sum(map(len, body)) if body else 0
-    data: bytes | AsyncIterator[memoryview] | None
-    if body is None:
-        data = None
-    elif body_bytes <= SLICE_BYTES:
-        data = b"".join(body)
-    else:
-        data = _slices(body)
-        headers["Content-Length"] = str(body_bytes)
-    return await session.request(method, url, data=data, headers=headers, allow_redirects=False)
+    data = None if pieces is None else _slices(pieces)
+    return await session.request(method, url, data=data, allow_redirects=False)
 
 
 async def _slices(body: Sequence[Segment]) -> AsyncIterator[memoryview]:

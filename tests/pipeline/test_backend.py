@@ -35,7 +35,7 @@ def test_one_place_is_promised_where_it_is_expected_soonest():
     clock = FakeClock()
     slow, fast = full(clock, a_second=1), full(clock, a_second=4)
     with pytest.raises(GatewayError) as refused:
-        refuse_if_all_full([slow, fast], Newcomer(100))
+        refuse_if_all_full([slow, fast], lambda: Newcomer(100))
     promised = [backend.gate.statistics().admission.promised for backend in (slow, fast)]
     assert promised == [0, 1]
     assert refused.value.is_promise
@@ -48,5 +48,5 @@ def test_nothing_is_promised_while_one_of_them_has_room():
     clock = FakeClock()
     busy, idle = full(clock, a_second=1), SimpleNamespace(gate=full(clock, a_second=1).gate)
     idle.gate.give_back(Amounts(sequences=1))
-    refuse_if_all_full([busy, idle], Newcomer(100))
+    refuse_if_all_full([busy, idle], lambda: Newcomer(100))
     assert busy.gate.statistics().admission.promised == 0

@@ -274,6 +274,7 @@ async def test_a_request_is_due_by_its_level_and_its_own_deadline(monkeypatch, d
     tickets, newcomers = [], []
     real = story.ticket_of
     monkeypatch.setattr(story, "ticket_of", lambda *args: tickets.append(real(*args)) or tickets[-1])
+    monkeypatch.setattr(Gate, "has_waiters", True)
     monkeypatch.setattr(Gate, "refuse_if_full", lambda _gate, newcomer: newcomers.append(newcomer))
     slo = {"first_token_seconds": 4.0, "total_seconds": 15.0}
     async with model_server() as upstream, live_gateway(upstream.base_url, slo=slo) as gateway:

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 
 from gateway.upstream.client import SLICE_BYTES, Answer, UpstreamClient, UpstreamTimeouts
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamTimeoutError
@@ -117,6 +118,14 @@ class TestOneRequest:
 
 
 class TestUploads:
+    async def test_a_short_body_waits_for_a_connection_that_takes_no_more(
+        self, client: UpstreamClient, stub: Stub, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ResponseHandler, "writing_paused", True)
+        answer = await post(client, b'{"a":', memoryview(b"1}"))
+        assert await read_all(answer) == b"{}"
+        assert [visit.body for visit in stub.visits] == [b'{"a":1}']
+
     async def test_a_long_body_of_several_segments_arrives_whole(self, client: UpstreamClient, stub: Stub) -> None:
         picture = bytearray(bytes(range(256)) * (12 * SLICE_BYTES // 256) + b"end")
         await read_all(await post(client, b'{"url":"', memoryview(picture), b'"}'))
