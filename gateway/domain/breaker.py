@@ -7,7 +7,6 @@ Back-pressure (429, 503) says that it is busy, client errors say that it works.
 
 from collections import deque
 from collections.abc import Hashable
-from enum import StrEnum
 
 _LAST_OUTCOMES = 10
 _TOO_MANY_FAILURES = 5
@@ -17,12 +16,6 @@ _LONGEST_OPEN_SECONDS = 60.0
 _PROBE_SECONDS = 1.0
 FROZEN_SECONDS = 15.0
 """An engine that owes an answer takes a step many times a second; the longest step of a large prefill takes some."""
-
-
-class Circuit(StrEnum):
-    CLOSED = "closed"
-    OPEN = "open"
-    HALF_OPEN = "half_open"
 
 
 class Breaker:
@@ -38,11 +31,6 @@ class Breaker:
         self._open_seconds = _OPEN_SECONDS
         self._open_until = 0.0
         self._next_probe = 0.0
-
-    def circuit(self, now: float) -> Circuit:
-        if self._is_closed:
-            return Circuit.CLOSED
-        return Circuit.OPEN if now < self._open_until else Circuit.HALF_OPEN
 
     def allows(self, now: float) -> bool:
         """A request may be sent now, for all that is known here."""

@@ -15,9 +15,6 @@ OUTPUT_WEIGHT = 4
 SMALL_BODY_BYTES = 256 * 1024
 """Bodies up to this size have a quarter of every queue and byte budget to themselves."""
 
-FlowKey = tuple[str, bool]
-"""A tenant, and whether the request has images."""
-
 
 class Newcomer(NamedTuple):
     """What is known of a request at the door, before its body is read: the fields of its `Ticket` to be.
@@ -121,7 +118,3 @@ class Ticket:
     def is_image(self) -> bool:
         """It has images that the engine has yet to see."""
         return self.amounts.preprocess_pixels > 0
-
-    @property
-    def flow(self) -> FlowKey:
-        return self.tenant, self.is_image

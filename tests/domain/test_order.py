@@ -25,6 +25,10 @@ def order(line, *, now=0.0) -> list[Ticket]:
     return list(line.candidates(now))
 
 
+def flow_of(each) -> tuple[Priority, str, bool]:
+    return each.priority, each.tenant, each.is_image
+
+
 def admit_next(line, *, now=0.0) -> Ticket:
     """As the engine would take whoever is next."""
     ticket = next(line.candidates(now))
@@ -417,7 +421,7 @@ def test_nobody_starves(arrivals):
         one = ticket(cost, tenant=tenant, priority=priority, amounts=IMAGE if is_image else TEXT, arrived=number * 1e-3)
         line.join(one)
         waiting.append(one)
-    flows = {(each.priority, each.flow) for each in waiting}
+    flows = {flow_of(each) for each in waiting}
     stood: dict = {}
     now = 0.0
     while waiting:
@@ -426,8 +430,8 @@ def test_nobody_starves(arrivals):
         now += AGING_SECONDS
         if admitted in waiting:
             waiting.remove(admitted)
-        stood.pop((admitted.priority, admitted.flow), None)
-        for each in {(each.priority, each.flow) for each in waiting}:
+        stood.pop(flow_of(admitted), None)
+        for each in {flow_of(each) for each in waiting}:
             stood[each] = stood.get(each, 0) + 1
             assert stood[each] <= AGED_EVERY * (1 + len(flows))
 
@@ -459,5 +463,5 @@ def test_nobody_is_lost_or_seen_twice(steps):
         assert set(seen) <= set(waiting)
         assert bool(seen) == bool(waiting)
         for each in waiting:
-            flow = [other for other in waiting if (other.priority, other.flow) == (each.priority, each.flow)]
+            flow = [other for other in waiting if flow_of(other) == flow_of(each)]
             assert each in seen or each in flow[9:]

@@ -32,11 +32,6 @@ def test_an_empty_prompt_costs_a_token():
     assert Ticket.of(cost_of(VisionRequest("m"), text_tokens=0, output_tokens=0), 0.0, 30.0).cost_tokens == 1
 
 
-def test_texts_and_images_of_a_tenant_are_two_flows():
-    assert Ticket(Amounts(1, 1), 0.0, 30.0, tenant="lab").flow == ("lab", False)
-    assert Ticket(Amounts(1, 1, 256, 50_000), 0.0, 30.0, tenant="lab").flow == ("lab", True)
-
-
 def test_equal_tickets_are_two_requests():
     assert Ticket(Amounts(1), 0.0, 30.0) != Ticket(Amounts(1), 0.0, 30.0)
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.domain.breaker import Breaker, Circuit
+from gateway.domain.breaker import Breaker
 from gateway.pipeline.work_watch import WorkWatch
 from gateway.upstream.state import Health, Observation, UpstreamState, next_state
 from gateway.wire.vllm_metrics import EngineReport
@@ -26,7 +26,7 @@ class Watched:
 
     @property
     def is_open(self):
-        return self.breaker.circuit(self.now) is Circuit.OPEN
+        return not self.breaker.allows(self.now)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
-from gateway.domain.ticket import SMALL_BODY_BYTES, FlowKey, Newcomer, Ticket
+from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 
 BODY_BYTES = (100, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 2 * SMALL_BODY_BYTES)
 BLOCKS, SEQUENCES, ENCODER, PIXELS = (
@@ -35,6 +35,8 @@ BLOCKS, SEQUENCES, ENCODER, PIXELS = (
 CAPACITY = {BLOCKS: 20, SEQUENCES: 4, PIXELS: 9}
 SHORT_LINE = QueuePolicy(requests=8)
 WEIGHTS = {"a": 1.0, "b": 1.0, "c": 4.0}
+
+Lane = tuple[Priority, str, bool]
 
 
 class Setup(NamedTuple):
@@ -99,7 +101,7 @@ class AnyTraffic:
         self.waiting: list[Ticket] = []
         self.inside: dict[Ticket, Amounts] = {}
         self.overtaken: dict[Ticket, int] = {}
-        self.turned: dict[tuple[Priority, FlowKey], float] = {}
+        self.turned: dict[Lane, float] = {}
         self.past_the_still = 0
         self.admitted = self.displaced = self.expired = self.late = self.refused = self.left = self.overtakings = 0
 
@@ -265,7 +267,7 @@ class AnyTraffic:
 
     def check_aging(self, first: Ticket) -> None:
         """At most three in a row are let in while a lane stands still and the next is not of such a one."""
-        since: dict[tuple[Priority, FlowKey], float] = {}
+        since: dict[Lane, float] = {}
         for each in self.door_waiting():
             since[lane_of(each)] = min(each.arrived, since.get(lane_of(each), self.now))
         still = {
@@ -342,8 +344,8 @@ class AnyTraffic:
         assert not any(self.holdings.statistics().held)
 
 
-def lane_of(each: Ticket) -> tuple[Priority, FlowKey]:
-    return each.priority, each.flow
+def lane_of(each: Ticket) -> Lane:
+    return each.priority, each.tenant, each.is_image
 
 
 def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, line: list[Ticket]) -> None:
@@ -360,7 +362,7 @@ def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, l
     assert newcomer.priority == loser.priority
     if newcomer.tenant == loser.tenant:
         lanes = Counter(
-            each.is_image for each in line if lane_of(each)[1][0] == loser.tenant and each.priority == loser.priority
+            each.is_image for each in line if (each.priority, each.tenant) == (loser.priority, loser.tenant)
         )
         assert newcomer.is_image is not loser.is_image
         assert lanes[newcomer.is_image] < lanes[loser.is_image]
