@@ -244,9 +244,8 @@ def _tenant(each: TenantSettings, slo: SloSettings) -> Tenant:
 
 
 def soonest_level(settings: Settings) -> ServiceLevel:
-    """The shortest time to a first token of all levels, and of those that have it the shortest to the end."""
-    tables = [levels_of(settings.slo), *(levels_of(settings.slo, tenant.slo) for tenant in settings.tenants)]
-    return min(level for levels in tables for level in levels)
+    """The shortest time to a first token that any request may have, and of those levels the shortest to the end."""
+    return min(min(tenant.levels[tenant.most_urgent :]) for tenant in tenants_of(settings).values())
 
 
 def preprocess_backlog_seconds_of(settings: Settings) -> float:

@@ -260,6 +260,17 @@ class TestLevels:
         assert {level.first_token_seconds for level in lab.levels} == {2.0}
         assert soonest_level(settings) == (2.0, inf)
 
+    @pytest.mark.parametrize(
+        ("tenant", "seconds"),
+        [("slo: {first_token_seconds: 8}", 8.0), ("most_urgent: default", 4.0), ("most_urgent: interactive", 2.0)],
+    )
+    def test_a_level_that_no_request_can_have_is_not_the_soonest(self, tenant, seconds):
+        classes = "{critical: {first_token_seconds: 1}, interactive: {first_token_seconds: 2}}"
+        settings = settings_of(
+            f"slo: {{first_token_seconds: 4, classes: {classes}}}\ntenants: [{{name: default, {tenant}}}]"
+        )
+        assert soonest_level(settings).first_token_seconds == seconds
+
     def test_without_any_nothing_is_due(self):
         assert soonest_level(settings_of()) == ServiceLevel()
         assert tenancy_of(settings_of()).tenant_of(b"", 0.0).levels == NO_LEVELS
