@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from math import inf
-from pathlib import Path
 
 import pybase64
 import pytest
@@ -20,21 +19,22 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from gateway.domain.pressure import CALM_SECONDS, UNMET_SECONDS, Rung
 from gateway.domain.priority import Priority
-from gateway.domain.resize import Preset
+from gateway.domain.resize import OPT_OUT, Preset
 from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
 from gateway.policies import tenancy_of, tenants_of, upstreams_of
+from gateway.settings import Settings
 from gateway.settings_sources import load
+from gateway.telemetry.declarations import OBSERVED, RECORDED, SHADOW_DECISIONS
 from tests.domain.test_pressure_effect import LEVEL_SECONDS, SHRINK, at_times_capacity
+from tests.pipeline.test_fallback import servers
 from tests.support.homes import picture_at
-from tests.support.live_gateway import chat, image, live_gateway, until
+from tests.support.live_gateway import MODEL, chat, image, live_gateway, until
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway
-
-ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+from tests.support.readme import README, ROOT, TEXT
 
 
 def blocks(language):
@@ -243,17 +243,90 @@ async def test_the_preflight_example_is_what_is_answered():
 
 
 async def test_the_headers_it_lists_come():
-    listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README)) - {
-        "x-gateway-resize",
-        "x-gateway-pressure",
-        "x-gateway-model",
-    }
-    listed -= {name for name in listed if name.startswith("x-gateway-shadow")}
+    """Those of requests are not among them."""
+    listed = set(re.findall(r"`(x-gateway-[a-z-]+)`[,|` ]", README))
     with running_emulator() as emulator:
         async with live_gateway(emulator.base_url) as gateway:
             answers = await _one_served_one_refused_and_one_counted(gateway)
     assert [answer.status_code for answer in answers] == [200, 404, 200]
+    async with servers() as two:
+        await two.hold("large", two.large)
+        answers += (await two.ask(),)
+    ladder, small = {"max_tokens": AT_A_TENTH}, {"preset": "thumbnail"}
+    async with pressed_gateway(ladder, mode="shadow", resize=small) as pressed:
+        answers += (await pressed.gateway.chat("What?", image(data_url(encoded(picture(1400, 1400)))), max_tokens=900),)
     assert listed == {name for answer in answers for name in answer.headers if name.startswith("x-gateway-")}
+
+
+def test_the_words_of_headers_that_it_lists_are_those_that_are_known():
+    (sentence,) = re.findall(r"A request may ask for less with `x-gateway-resize: (.*?); it is then", TEXT)
+    assert set(re.findall(r"`?(?:x-gateway-resize: )?(\w+)`", sentence)) == {*Preset, OPT_OUT}
+
+
+async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so():
+    (listed,) = re.findall(r"Not yet supported, and refused with a sentence that says so: (.*?)\. ##", TEXT)
+    parts = {
+        "images by http(s) address": image("https://example.com/a.png"),
+        "video": {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
+        "audio": {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        "embeddings as input": {"type": "image_embeds", "image_embeds": "AAAA"},
+        "`file` parts": {"type": "file", "file": {"file_id": "1"}},
+        "references by `uuid` alone": {"type": "image_url", "image_url": None, "uuid": "1"},
+    }
+    routes = {
+        "`/v1/responses`": "/v1/responses",
+        "`/v1/messages` (its `count_tokens` is)": "/v1/messages",
+        "pooling routes with media": "/pooling",
+    }
+    assert set(listed.split(", ")) == parts.keys() | routes.keys()
+    async with live_gateway("http://127.0.0.1:9", tokens={"answer": "estimate"}) as gateway:
+        refused = [await gateway.chat(part) for part in parts.values()]
+        refused += [await gateway.http.post(path, json={"model": MODEL, "input": "a"}) for path in routes.values()]
+        counted = await gateway.http.post("/v1/messages/count_tokens", json=chat("What?"))
+    assert [answer.status_code for answer in refused] == [400] * len(parts) + [403] * len(routes)
+    for answer in refused:
+        assert re.search("not (yet )?(supported|inspected|fetched)", answer.json()["error"]["message"])
+    assert counted.status_code == 200
+
+
+def test_the_families_it_names_are_those_whose_tokens_are_exact():
+    (named,) = re.findall(r"exact visual tokens \((.*?)\)", TEXT)
+    names = {name.lower().replace("-", "_").replace(".", "_") for name in named.split(", ")}
+    assert names == {family.removesuffix("_moe") for family in FAMILIES}
+
+
+def test_every_metric_it_names_is_declared():
+    declared = {each.full_name for each in (*RECORDED, *OBSERVED, SHADOW_DECISIONS)}
+    assert (named := set(re.findall(r"\bgateway_[a-z_]+", README))) >= {"gateway_capacity", "gateway_upstream_healthy"}
+    assert named <= declared
+
+
+def test_every_setting_it_names_is_there():
+    settings = Settings()
+    dotted = set(re.findall(r"`((?:server|budget|queue|upstream)\.[a-z_]+)(?:=\S+)?`", README))
+    assert {"server.seats", "budget.body_bytes", "queue.wait_seconds"} <= dotted
+    for section, name in (each.split(".") for each in dotted):
+        assert name in type(getattr(settings, section)).model_fields
+    shown = re.findall(r"`((?!data:)[a-z_]+: \{.*?\})`", README)
+    assert len(shown) >= 3
+    for each in shown:
+        load(file_text=each, file_name="README.md")
+
+
+def test_every_room_it_names_is_there():
+    (sentence,) = re.findall(r"`gateway/domain` is pure .*?the side to clients", TEXT)
+    for room in re.findall(r"`(?:gateway/)?([a-z]+)`", sentence):
+        assert (ROOT / "gateway" / room / "__init__.py").is_file(), room
+
+
+async def test_its_probes_and_pages_are_there():
+    (probes,) = re.findall(r"Probes: (.*?)\. `/metrics`", TEXT)
+    async with live_gateway("http://127.0.0.1:9") as gateway:
+        states = {path: (await gateway.http.get(path)).status_code for path in re.findall(r"`(/\w+)`", probes)}
+        pages = [(await gateway.http.get(path)).status_code for path in ("/metrics", "/docs")]
+    assert states == {"/livez": 200, "/startupz": 200, "/readyz": 503}
+    assert "`/readyz` (503 while vLLM is away)" in probes
+    assert pages == [200, 200]
 
 
 async def _one_served_one_refused_and_one_counted(gateway):

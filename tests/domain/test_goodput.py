@@ -14,6 +14,8 @@ from gateway.domain.ticket import OUTPUT_WEIGHT, Ticket
 from tests.support.simulated_engine import Engine, Guest, World
 
 DUE_SECONDS = 4.0
+RIGHT_WITHIN, RIGHT_SHARE = 2.0, 0.9
+"""How right the forecast is, and for how many."""
 PROMPTS = (60, 60, 60, 400, 400, 1_400, 1_900)
 MEAN_OUTPUT = 118
 """Of 16 to 400 tokens, half of the answers under 100."""
@@ -98,7 +100,7 @@ def test_most_of_those_that_are_refused_would_have_missed_and_the_forecast_is_ri
             world.come(ticket, output)
     assert len(errors) > 100
     assert wrong <= len(errors) / 4
-    assert sum(0.5 <= error <= 2.0 for error in errors) >= 0.9 * len(errors)
+    assert sum(1 / RIGHT_WITHIN <= error <= RIGHT_WITHIN for error in errors) >= RIGHT_SHARE * len(errors)
 
 
 @settings(max_examples=25)
