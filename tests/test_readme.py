@@ -17,6 +17,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.domain.errors import Code, GatewayError
 from gateway.domain.pressure import CALM_SECONDS, UNMET_SECONDS, Rung
 from gateway.domain.priority import Priority
 from gateway.domain.resize import OPT_OUT, Preset
@@ -289,6 +290,14 @@ async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so
     assert counted.status_code == 200
 
 
+def test_its_table_of_steps_ends_with_every_status_that_a_request_may_get():
+    """No key is refused (401), and a fault of the gateway's own (500) is no step."""
+    _, table = README.split("| step | what happens | may end with |\n|---|---|---|\n")
+    rows = [row.strip("|").split("|") for row in table.split("\n\n")[0].splitlines()]
+    statuses = {int(status) for *_, ends in rows for status in re.findall(r"\d{3}", ends)}
+    assert statuses == {GatewayError(code, "").status for code in Code} - {401, 500}
+
+
 def test_the_families_it_names_are_those_whose_tokens_are_exact():
     (named,) = re.findall(r"exact visual tokens \((.*?)\)", TEXT)
     names = {name.lower().replace("-", "_").replace(".", "_") for name in named.split(", ")}
@@ -315,7 +324,9 @@ def test_every_setting_it_names_is_there():
 
 def test_every_room_it_names_is_there():
     (sentence,) = re.findall(r"`gateway/domain` is pure .*?the side to clients", TEXT)
-    for room in re.findall(r"`(?:gateway/)?([a-z]+)`", sentence):
+    rooms = re.findall(r"`(?:gateway/)?([a-z]+)`", sentence)
+    assert len(rooms) == 7
+    for room in rooms:
         assert (ROOT / "gateway" / room / "__init__.py").is_file(), room
 
 

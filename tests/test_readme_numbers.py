@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gateway.cli.emulate import emulate
-from gateway.domain.breaker import Breaker, Circuit, Progress
+from gateway.domain.breaker import Breaker, Progress
 from gateway.domain.ceiling import BackPressure, Ceiling, Look, PressureShare
 from gateway.domain.forecast import Forecast
 from gateway.domain.order import AGED_EVERY, AGING_SECONDS
@@ -53,11 +53,11 @@ def test_when_a_server_is_passed_over_and_for_how_long():
         "when # of its last # requests failed within # (for # s, then # request # tries, and each failed try doubles "
         "the time, to # at most)"
     )
-    assert broken(failures - 1, last - failures).circuit(0.0) is Circuit.CLOSED
-    assert broken(failures, last - failures + 1).circuit(0.0) is Circuit.CLOSED
+    assert broken(failures - 1, last - failures).allows(0.0)
+    assert broken(failures, last - failures + 1).allows(0.0)
     breaker = broken(failures - 1, 0)
     breaker.failed(within + 1.0)
-    assert breaker.circuit(within + 1.0) is Circuit.CLOSED
+    assert breaker.allows(within + 1.0)
     breaker = broken(failures, last - failures)
     times, now = [], 0.0
     while len(times) < 10:

@@ -209,7 +209,8 @@ def test_fields_that_hide_cost_or_cannot_be_read_are_refused_by_name(fields, par
 
 
 def test_empty_overrides_change_nothing_and_pass():
-    parse_chat(encode(user("hi"), mm_processor_kwargs={}, media_io_kwargs=None, kv_transfer_params={"a": 1}))
+    empty = {"mm_processor_kwargs": {}, "media_io_kwargs": None, "kv_transfer_params": {"a": 1}}
+    assert parse_chat(encode(user("hi"), **empty)) == parse_chat(encode(user("hi")))
 
 
 @pytest.mark.parametrize(
