@@ -2,8 +2,8 @@
 
 Requests begin as a Poisson process whose rate rises in bursts. Each is a question, a question about one picture, or the
 first turn of a session in which most turns add a picture while the context has room, and all earlier ones come along.
-The lines are those of a
-gateway that let everybody in at once: every answer takes as long as `Pace` says among those that are then in work.
+The lines are those of a gateway that let everybody in at once: every answer takes as long as `PACE` says among those
+that are then in work.
 """
 
 import heapq
@@ -25,13 +25,17 @@ from gateway.telemetry.request_log import Picture, RequestRecord
 
 START = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 ENDPOINT = "/v1/chat/completions"
+CONTEXT_TOKENS = 32_768
+PACE = Pace(0.05, 1 / 8000, 0.02, 0.0005)
 
 _SIZES = (Size(640, 480), Size(1280, 960), Size(1920, 1080), Size(4000, 3000))
 _SIZE_WEIGHTS = (3, 3, 2, 2)
 _MOST_TOKENS = (256, 512, 1024, None)
 _BYTES_PER_TOKEN = 3
 _BYTES_PER_PIXEL = 0.25  # of a photograph as JPEG, in base64
+_SEQUENCES = 128
 _PREPROCESS_PIXELS = 40_000_000
+_THINK_SECONDS = 20.0
 _SHOWS_AGAIN = 0.7
 _ROOM_TOKENS = 4096  # more than an answer and the next question have; a session without it ends
 
@@ -45,7 +49,6 @@ class Mix(NamedTuple):
 
 
 USUAL_MIX = Mix()
-_PACE = Pace(0.05, 1 / 8000, 0.02, 0.0005)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,8 @@ class Traffic:
     burst_seconds: float = 30.0
     burst_every_seconds: float = 600.0
     turns: float = 6.0
-    think_seconds: float = 20.0
     tenants: Mapping[str, float] = field(default_factory=lambda: {"default": 1.0})
-    context_tokens: int = 32_768
     kv_blocks: int = 8192
-    sequences: int = 128
-    pace: Pace = _PACE
 
 
 @dataclass(slots=True)
@@ -146,11 +145,11 @@ class _Generator:
         record, ended = self._record(arrived, session)
         heapq.heappush(self._in_work, (ended, self._number, record))
         session.turns_left -= 1
-        is_full = (record.prompt_tokens or 0) + _ROOM_TOKENS > self._traffic.context_tokens
+        is_full = (record.prompt_tokens or 0) + _ROOM_TOKENS > CONTEXT_TOKENS
         if session.turns_left and not is_full:
             session.text_tokens += record.actual_output_tokens or 0
             session.messages += 1
-            due = ended + self._random.expovariate(1 / self._traffic.think_seconds)
+            due = ended + self._random.expovariate(1 / _THINK_SECONDS)
             heapq.heappush(self._next_turns, (due, self._number, session))
 
     def _ask(self, session: _Session) -> None:
@@ -162,7 +161,7 @@ class _Generator:
             (size,) = dice.choices(_SIZES, _SIZE_WEIGHTS)
             tokens, digest = family.tokens(size).placeholder, f"{dice.getrandbits(48):012x}"
             picture = Picture(digest, ImageFormat.JPEG, size.width, size.height, tokens)
-            if session.prompt_tokens(family.markers) + picture.tokens + _ROOM_TOKENS <= self._traffic.context_tokens:
+            if session.prompt_tokens(family.markers) + picture.tokens + _ROOM_TOKENS <= CONTEXT_TOKENS:
                 session.pictures.append(picture)
                 session.new_images = 1
 
@@ -171,13 +170,13 @@ class _Generator:
 
     def _record(self, arrived: float, session: _Session) -> tuple[RequestRecord, float]:
         """The line, and when it ends."""
-        traffic, pace = self._traffic, self._traffic.pace
+        traffic = self._traffic
         most = self._random.choice(_MOST_TOKENS)
-        output = min(self._tokens(150.0), most or traffic.context_tokens)
+        output = min(self._tokens(150.0), most or CONTEXT_TOKENS)
         prompt = session.prompt_tokens(traffic.family.markers)
-        first = pace.start_seconds + prompt * pace.prompt_token_seconds
-        whole = first + output * pace.token_seconds_among(len(self._in_work))
-        limits = EngineLimits(traffic.context_tokens, traffic.kv_blocks)
+        first = PACE.start_seconds + prompt * PACE.prompt_token_seconds
+        whole = first + output * PACE.token_seconds_among(len(self._in_work))
+        limits = EngineLimits(CONTEXT_TOKENS, traffic.kv_blocks)
         record = RequestRecord(
             time=datetime.fromtimestamp(arrived + whole, UTC),
             request_id=f"synthetic-{self._number}",
@@ -199,7 +198,7 @@ class _Generator:
             offered_ms=0.0,
             max_tokens=most,
             limits=limits,
-            capacity=(limits.admission_kv_blocks, traffic.sequences, None, _PREPROCESS_PIXELS),
+            capacity=(limits.admission_kv_blocks, _SEQUENCES, None, _PREPROCESS_PIXELS),
             **_content(session, traffic.family.markers),
         )
         return record, arrived + whole

@@ -8,7 +8,7 @@ import pytest
 from gateway.domain.vision.registry import family_for
 from gateway.replay.lines import Line
 from gateway.replay.pace import Recording
-from gateway.replay.synthetic import START, Mix, Traffic, generate
+from gateway.replay.synthetic import CONTEXT_TOKENS, PACE, START, Mix, Traffic, generate
 
 TRAFFIC = Traffic("Qwen/Qwen2.5-VL-7B-Instruct", family_for("qwen2_5_vl", None), seconds=1200.0)
 
@@ -50,11 +50,11 @@ def test_sessions_show_their_old_pictures_again_and_stay_within_the_context():
     for each in made:
         assert len(each.pictures) == each.images
         assert each.new_images in (0, 1)
-        assert each.prompt_tokens <= TRAFFIC.context_tokens
+        assert each.prompt_tokens <= CONTEXT_TOKENS
     seen = {picture.digest for each in made for picture in each.pictures}
     assert len(seen) < sum(each.images for each in made)
 
 
 def test_its_engine_is_as_fast_as_was_asked_for():
     pace = Recording(sorted(lines(per_second=3.0), key=lambda each: each.offered)).pace
-    assert pace == pytest.approx(TRAFFIC.pace, rel=0.05, abs=0.002)
+    assert pace == pytest.approx(PACE, rel=0.05, abs=0.002)
