@@ -1,7 +1,8 @@
 """How many tokens the text of a request is: counted by the model's own tokenizer, or bounded by its bytes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,10 +53,7 @@ async def encode_chat(
     if counter is None:
         return None
     slim = await _slim(exchange, request, trimmed, marker)
-    try:
-        return await _tokenized(model, len(slim), lambda: counter.encode_chat(_decoded(slim)))
-    except UncountableError:
-        return None
+    return await _if_countable(_tokenized(model, len(slim), lambda: counter.encode_chat(_decoded(slim))))
 
 
 async def encode_prompt(model: ServedModel, text: str, *, adds_special_tokens: bool) -> Sequence[int] | None:
@@ -63,10 +61,13 @@ async def encode_prompt(model: ServedModel, text: str, *, adds_special_tokens: b
     counter = model.exact_text
     if counter is None:
         return None
+    encode = partial(counter.encode, text, adds_special_tokens=adds_special_tokens)
+    return await _if_countable(_tokenized(model, utf8_bytes(text), encode))
+
+
+async def _if_countable(tokens: Awaitable[Sequence[int]]) -> Sequence[int] | None:
     try:
-        return await _tokenized(
-            model, utf8_bytes(text), lambda: counter.encode(text, adds_special_tokens=adds_special_tokens)
-        )
+        return await tokens
     except UncountableError:
         return None
 
