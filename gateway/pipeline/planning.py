@@ -58,21 +58,22 @@ async def plan_request(
     relieved = exchange.relieved
     if relieved is not None:
         await recall_conversation(relieved, exchange, request)
-    by_count = drop_by_count(rules, exchange, request)
+    trim = trim_policy(rules, exchange)
+    by_count = drop_by_count(rules, request, trim)
     gone = frozenset(by_count.dropped)
     sources = await _look_at(rules, exchange, [ref for ref in request.images if ref.ordinal not in gone])
     if relieved is not None and not model.is_assumed:
         sources = await recall_images(relieved, exchange, request, sources)
-    known = (rules, exchange, request, model, text, by_count, sources)
+    known = (rules, exchange, request, model, text, trim, by_count, sources)
     if len(sources) <= _INLINE_IMAGES:
         return plan_known(*known)
     return await in_thread(ONE_THREAD, plan_known, *known)
 
 
-def drop_by_count(rules: Rules, exchange: Exchange, request: VisionRequest) -> TrimPlan:
+def drop_by_count(rules: Rules, request: VisionRequest, trim: TrimPolicy) -> TrimPlan:
     """What goes for its number alone, unseen. Raises GatewayError too_many_images."""
     _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
-    return plan_trim(request.messages, [0] * len(request.images), None, _trim_policy(rules, exchange))
+    return plan_trim(request.messages, [0] * len(request.images), None, trim)
 
 
 def plan_known(
@@ -81,6 +82,7 @@ def plan_known(
     request: VisionRequest,
     model: ServedModel,
     text: Bounds,
+    trim: TrimPolicy,
     by_count: TrimPlan,
     sources: Sequence[ImageSource],
 ) -> Plan:
@@ -92,7 +94,7 @@ def plan_known(
         plans = tuple(_unchanged(source, model.family) for source in sources)
         return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
     room = _context_room(rules, exchange, request, model, text)
-    trim, resize = _trim_policy(rules, exchange), _resize_policy(rules, exchange)
+    resize = _resize_policy(rules, exchange)
     pressed = exchange.relieved.presets if exchange.relieved else {}
     return _fitted(_Conversation(request, sources, by_count, room, trim, resize, pressed), model.family)
 
@@ -188,7 +190,8 @@ def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
         )
 
 
-def _trim_policy(rules: Rules, exchange: Exchange) -> TrimPolicy:
+def trim_policy(rules: Rules, exchange: Exchange) -> TrimPolicy:
+    """For this conversation, once it is known whether the stricter rule holds for it."""
     policy = replace(rules.policies.trim, image_limit=exchange.models.engine.image_limit.value or _MOST_IMAGES)
     relieved = exchange.relieved
     return policy.under_pressure(relieved.relief.policy.keep_images) if relieved and relieved.is_strict else policy

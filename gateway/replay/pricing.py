@@ -12,7 +12,7 @@ from gateway.domain.tenancy import Tenant
 from gateway.imaging.limits import ImageLimits
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.exchange import Exchange, Policies
-from gateway.pipeline.planning import Plan, drop_by_count, plan_known
+from gateway.pipeline.planning import Plan, drop_by_count, plan_known, trim_policy
 from gateway.pipeline.pricing import cost_of, misfit_of
 from gateway.pipeline.rewriting import ImageSource
 from gateway.pipeline.story import spare_known
@@ -87,11 +87,12 @@ class Pricer:
         assert text is not None, "a line that is priced has it"
         plan = Plan()
         if request.images:
-            by_count = drop_by_count(self.rules, exchange, request)
+            trim = trim_policy(self.rules, exchange)
+            by_count = drop_by_count(self.rules, request, trim)
             sources = _sources(line, request, frozenset(by_count.dropped))
             if ladder is not None:
                 ladder.shrink(exchange, request, line, [source.ref.ordinal for source in sources])
-            plan = plan_known(self.rules, exchange, request, model, text, by_count, sources)
+            plan = plan_known(self.rules, exchange, request, model, text, trim, by_count, sources)
         cost = exchange.cost = cost_of(self.rules, exchange, request, model, plan, text)
         misfit = misfit_of(exchange, cost)
         if misfit is not None:
