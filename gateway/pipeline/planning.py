@@ -45,16 +45,17 @@ class Plan(NamedTuple):
     trimmed_tokens: int = 0
 
 
+NO_IMAGES = Plan()
+
+
 async def plan_request(
     rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, text: Bounds
 ) -> Plan:
-    """Which images go and how large the others are sent.
+    """Which images go and how large the others are sent. There are some.
 
     What the count rule drops is not looked at: an old picture that is damaged must not end the conversation.
     Raises GatewayError with the image's path.
     """
-    if not request.images:
-        return Plan()
     relieved = exchange.relieved
     if relieved is not None:
         await recall_conversation(relieved, exchange, request)

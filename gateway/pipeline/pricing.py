@@ -9,7 +9,7 @@ from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Rules
-from gateway.pipeline.planning import Plan, likely_image_cost, plan_request
+from gateway.pipeline.planning import NO_IMAGES, Plan, likely_image_cost, plan_request
 from gateway.pipeline.texts import count_text
 
 
@@ -17,7 +17,7 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
     """What would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400."""
     model = exchange.model = exchange.models.served(request.model)
     text = await count_text(exchange, request, model)
-    plan = await plan_request(rules, exchange, request, model, text)
+    plan = await plan_request(rules, exchange, request, model, text) if request.images else NO_IMAGES
     if plan.trimmed:
         text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
     exchange.plans, exchange.trimmed, exchange.trimmed_tokens = plan.plans, plan.trimmed, plan.trimmed_tokens

@@ -78,7 +78,7 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
         await admit(parts, exchange, cost)
     if exchange.relieved is not None:
         exchange.relieved.remember()
-    prepared = await transform(parts, exchange, plan)
+    prepared = await transform(parts, exchange, plan) if plan.sources else {}
     edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
     is_long = len(request.images) > _IMAGES_AT_ONCE or (request.has_stream_options and len(exchange.body) > _LONG_BYTES)
     asks = wants_usage(parts, exchange, request)
@@ -183,8 +183,6 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
 
     Raises GatewayError for a damaged image.
     """
-    if not plan.sources:
-        return {}
     begun = parts.clock()
     results: list[Prepared | None] = []
     pairs = list(zip(plan.sources, plan.plans, strict=True))
