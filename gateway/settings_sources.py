@@ -115,9 +115,20 @@ class _UniqueNames(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _without_empty(flat: Mapping[str, object]) -> dict[str, object]:
+def _without_empty(named: Mapping[str, object], within: Any = Settings) -> dict[str, object]:
     """Less the sections and lists with nothing behind their name, as where every line of one is commented out."""
-    return {name: value for name, value in flat.items() if value is not None or not _is_container(_annotation(name))}
+    kinds = {name: _annotation(str(name), within) for name in named}
+    return {
+        name: _less_empty_items(value, kinds[name])
+        for name, value in named.items()
+        if value is not None or not _is_container(kinds[name])
+    }
+
+
+def _less_empty_items(value: object, kind: Any) -> object:
+    if not isinstance(value, list) or get_origin(kind) is not tuple:
+        return value
+    return [_without_empty(each, get_args(kind)[0]) if isinstance(each, dict) else each for each in value]
 
 
 def _is_container(annotation: Any) -> bool:
@@ -159,9 +170,9 @@ def _value(name: str, source: str, text: str, problems: list[str]) -> object:
         return None
 
 
-def _annotation(name: str) -> Any:
+def _annotation(name: str, within: Any = Settings) -> Any:
     """The type of a setting by its dotted name; None where there is no such setting."""
-    node: Any = Settings
+    node = within
     for part in name.split("."):
         fields = node.model_fields if isinstance(node, type) and issubclass(node, Section) else {}
         node = fields[part].annotation if part in fields else None

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.policies import rungs_that_do_nothing, upstreams_of
 from gateway.settings import Settings
+from gateway.settings.slo import LevelSettings
 from gateway.settings_sources import SettingsError, load
 
 
@@ -115,6 +116,13 @@ def test_all_else_is_read_as_yaml():
 @pytest.mark.parametrize("name", ["nonsense", "server.nonsense", "server.port.deeper", "models.0.name"])
 def test_a_name_that_does_not_exist_is_told_whatever_its_value(name):
     assert any(line.startswith(name) or name.startswith(line.split(" ")[0]) for line in mistakes(flags={name: "1"}))
+
+
+@pytest.mark.parametrize("text", ["slo:", "tenants: [{name: default, slo: }]", "pressure:\nstreaming:"])
+def test_a_section_with_nothing_behind_its_name_is_as_if_it_were_not_there(text):
+    settings = load(file_text=text).settings
+    assert settings.model_copy(update={"tenants": ()}) == Settings()
+    assert all(tenant.slo == LevelSettings() for tenant in settings.tenants)
 
 
 def test_a_bare_off_in_the_file_is_a_word():

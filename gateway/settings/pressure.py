@@ -4,22 +4,20 @@
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, PositiveInt, ValidatorFunctionWrapHandler, WrapValidator
 
 from gateway.domain.pressure import Rung
-from gateway.settings.section import Place, Section, checked
+from gateway.settings.section import Place, Section, checked, switched
 
 _Threshold = Annotated[float, Field(strict=True, gt=0, le=1000, description="1.0: all is held and nobody waits")]
 _SectionT = TypeVar("_SectionT", bound=Section)
 
 
 def _switch(value: object) -> object:
-    """`on` stands for all defaults. YAML reads a bare `on` as true and `off` as false."""
-    if value is True or value == "on":
-        return {}
-    return None if value is False or value == "off" else value
+    """`on` stands for all defaults. YAML reads a bare `on` as true."""
+    return {} if value is True or value == "on" else switched(value)
 
 
 Switched = Annotated[_SectionT | None, BeforeValidator(_switch)]
@@ -95,12 +93,7 @@ class PressureSettings(Section):
 
 
 _KINDS: dict[Rung, type[RungSettings]] = {
-    Rung.SHRINK: ShrinkSettings,
-    Rung.HISTORY: HistoryRungSettings,
-    Rung.MAX_TOKENS: MaxTokensSettings,
-    Rung.FALLBACK: FallbackSettings,
-    Rung.SHED: ShedSettings,
-    Rung.REFUSE: RefuseSettings,
+    rung: get_args(PressureSettings.model_fields[rung].annotation)[0] for rung in Rung
 }
 
 

@@ -13,6 +13,11 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def switched(value: object) -> object:
+    """None where a setting is off. YAML reads a bare `off` as false."""
+    return None if value is False or value == "off" else value
+
+
 def checked(value: object, check: Callable[[Any], Any], conflicts: Iterable[tuple[Place, str]]) -> Any:
     """What `check` makes of `value`. Its mistakes, and those that one part makes beside the others, in one error.
 

@@ -4,12 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PositiveFloat, model_validator
 
-from gateway.settings.section import Section
-
-
-def _switched(value: object) -> object:
-    """YAML reads a bare `off` as false."""
-    return None if value is False or value == "off" else value
+from gateway.settings.section import Section, switched
 
 
 class StreamingSettings(Section):
@@ -17,7 +12,7 @@ class StreamingSettings(Section):
 
     keep_alive_after_seconds: Annotated[
         PositiveFloat | None,
-        BeforeValidator(_switched),
+        BeforeValidator(switched),
         Field(description="a stream that has waited so long begins with comments; errors then come inside of it"),
     ] = None
     keep_alive_every_seconds: Annotated[float, Field(ge=1, description="from one comment to the next")] = 10.0
