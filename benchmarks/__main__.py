@@ -22,9 +22,9 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.arguments import names_of
+from benchmarks.arguments import add_peers, install_peers, names_of
 from benchmarks.bench import Bench, Options, Rounds
-from benchmarks.peers import PEERS, REQUIREMENTS, MissingPeerError, Peer, custom, install
+from benchmarks.peers import PEERS, Peer
 from benchmarks.processes import stopping
 from benchmarks.scenarios import SCENARIOS, Figures, Scenario
 
@@ -44,12 +44,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--peers", type=names_of(PEERS), default=list(PEERS), help=peers)
     made.add_argument("--rounds", type=int, default=3, help="visits of each peer in each scenario (default 3)")
     made.add_argument("--secs", type=float, default=2.0, help="seconds of each visit (default 2)")
-    help_with = "comma list of peers to install under .cache/bench/: " + ", ".join(REQUIREMENTS)
-    made.add_argument("--with", dest="install", type=names_of(REQUIREMENTS), default=[], help=help_with)
-    help_target = "one more peer; {port}, {upstream} and {refuse} (0 or 1) are filled in"
-    made.add_argument(
-        "--target-cmd", action="append", type=custom, default=[], metavar="NAME=COMMAND", help=help_target
-    )
+    add_peers(made, "one more peer; {port}, {upstream} and {refuse} (0 or 1) are filled in")
     made.add_argument("--out", type=Path, help="write every round as JSON")
     return made
 
@@ -89,11 +84,7 @@ class Printed:
 def main() -> None:
     given = parser().parse_args()
     console = Console(width=WIDTH if not sys.stdout.isatty() else None, highlight=False)
-    for name in given.install:
-        try:
-            install(name)
-        except MissingPeerError as error:
-            console.print(f"skipped {name}: {error}")
+    install_peers(given.install, console.print)
     peers: list[Peer] = [PEERS[name] for name in given.peers] + given.target_cmd
     printed = Printed(console, given.out)
     with stopping() as stack:

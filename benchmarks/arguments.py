@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Callable, Iterable
 
+from benchmarks.peers import REQUIREMENTS, MissingPeerError, custom, install
+
 
 def names_of(known: Iterable[str]) -> Callable[[str], list[str]]:
     """A parser of comma lists of `known` names."""
@@ -16,3 +18,21 @@ def names_of(known: Iterable[str]) -> Callable[[str], list[str]]:
         return given
 
     return names
+
+
+def add_peers(parser: argparse.ArgumentParser, target_help: str) -> None:
+    """`--with` and `--target-cmd`: peers that have to be installed, and any other."""
+    installable = "comma list of peers to install under .cache/bench/: " + ", ".join(REQUIREMENTS)
+    parser.add_argument("--with", dest="install", type=names_of(REQUIREMENTS), default=[], help=installable)
+    parser.add_argument(
+        "--target-cmd", action="append", type=custom, default=[], metavar="NAME=COMMAND", help=target_help
+    )
+
+
+def install_peers(names: Iterable[str], say: Callable[[str], None]) -> None:
+    """Those that can be."""
+    for name in names:
+        try:
+            install(name)
+        except MissingPeerError as error:
+            say(f"skipped {name}: {error}")

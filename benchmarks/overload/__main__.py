@@ -27,12 +27,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmarks.arguments import names_of
+from benchmarks.arguments import add_peers, install_peers, names_of
 from benchmarks.overload import judge, tables
 from benchmarks.overload.arms import ARMS, Arm, fixed
 from benchmarks.overload.run import Options, Overload, estimate_seconds
 from benchmarks.overload.scenarios import LOADS, SCENARIOS, Cell, cells_of, quickened
-from benchmarks.peers import REQUIREMENTS, MissingPeerError, custom, install
 from benchmarks.processes import stopping
 from benchmarks.scenarios import Figures
 
@@ -56,12 +55,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--answers", type=int, default=DEFAULTS.answers, help=help_answers)
     made.add_argument("--seed", type=int, default=DEFAULTS.seed, help="of traffic and intervals (default %(default)s)")
     made.add_argument("--quick", action="store_true", help="everything tiny: shows that it works, measures nothing")
-    help_with = "comma list of peers to install under .cache/bench/: " + ", ".join(REQUIREMENTS)
-    made.add_argument("--with", dest="install", type=names_of(REQUIREMENTS), default=[], help=help_with)
-    help_target = "one more arm; {port} and {upstream} are filled in"
-    made.add_argument(
-        "--target-cmd", action="append", type=custom, default=[], metavar="NAME=COMMAND", help=help_target
-    )
+    add_peers(made, "one more arm; {port} and {upstream} are filled in")
     made.add_argument("--out", type=Path, help="write the figures as JSON")
     return made
 
@@ -133,11 +127,7 @@ def _save(out: Path, plan: Plan, overload: Overload, results: dict[str, dict[str
 def main() -> None:
     given = parser().parse_args()
     console = Console(width=WIDTH if not sys.stdout.isatty() else None, highlight=False)
-    for name in given.install:
-        try:
-            install(name)
-        except MissingPeerError as error:
-            console.print(f"skipped {name}: {error}")
+    install_peers(given.install, console.print)
     plan = Plan.of(given)
     console.print(plan.sentence())
     overload = _run(plan, console)
