@@ -1,7 +1,8 @@
 """The request log: one JSON line per request, and no way for its output to hold up the loop.
 
-The loop only keeps the record; a thread of its own encodes and writes, woken at most every 50 ms. What a slow or
-broken output cannot take is dropped and counted. Nothing of a picture, a prompt or a key has a field here.
+The loop only keeps the record; a thread of its own encodes and writes, woken five times a second, or more often by
+many lines. What a slow or broken output cannot take is dropped and counted. Nothing of a picture, a prompt or a key has
+a field here.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ from gateway.domain.cost import EngineLimits
 from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.quantities import Bounds
 
-_FLUSH_SECONDS = 0.05
+_FLUSH_SECONDS = 0.2
+_FLUSH_RECORDS = 256  # to encode more at once would hold up the loop for a millisecond
 _MOST_RECORDS = 8192
 _CLOSE_SECONDS = 2.0
 _LONGEST_MESSAGE = 1000
@@ -180,13 +182,14 @@ class RequestLog:
             return
         self._taken += 1
         self._records.append(record)
-        if self._timer is None:
+        if len(self._records) >= _FLUSH_RECORDS:
+            self._flush()
+        elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._flush_seconds, self._flush)
 
     async def close(self) -> None:
         """Write what is left; a blocked output is given up after two seconds."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._records:
             self._flush()
         self._batches.put(None)
         await asyncio.to_thread(self._thread.join, _CLOSE_SECONDS)
@@ -199,7 +202,9 @@ class RequestLog:
         )
 
     def _flush(self) -> None:
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         batch, self._records = self._records, []
         self._batches.put(batch)
 

@@ -107,6 +107,16 @@ async def test_lines_come_without_closing_and_in_order(output: Output, log: Requ
     assert (log.statistics().dropped, log.statistics().waiting) == (0, 0)
 
 
+async def test_many_lines_do_not_wait_for_the_time(output: Output) -> None:
+    log = RequestLog(output.write, flush_seconds=3600)
+    await log.start()
+    for number in range(300):
+        log.write(record(str(number)))
+    await until(lambda: log.statistics().written == 256)
+    await log.close()
+    assert output.ids == [str(number) for number in range(300)]
+
+
 async def test_a_blocked_output_holds_up_nobody_and_costs_only_lines(output: Output, log: RequestLog) -> None:
     output.open.clear()
     log.write(record("a"))
