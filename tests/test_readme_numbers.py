@@ -140,8 +140,8 @@ def test_how_much_of_the_time_is_the_engines():
 
 
 def test_how_right_the_forecast_is():
-    factor, of_ten = said("the forecast is right within a factor of # for # in ten")
-    assert (factor, of_ten / 10) == (test_goodput.RIGHT_WITHIN, test_goodput.RIGHT_SHARE)
+    (of_ten,) = said("# in ten that are refused would have waited for half of their time or longer")
+    assert (of_ten / 10, 2) == (test_goodput.RIGHT_SHARE, test_goodput.LINE_ROOM)
 
 
 def test_how_long_it_is_remembered_what_was_done_to_a_picture():

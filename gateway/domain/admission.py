@@ -149,7 +149,7 @@ class Admission:
         else:
             return self._refusal(obstacle, ticket, now)
         self._drain.resume(now)
-        self._forecast.waiting(now)
+        self._forecast.waiting(ticket, now)
         self._just_joined = ticket
         return Verdict.WAITING
 
@@ -162,7 +162,7 @@ class Admission:
         if not ticket.is_due or not (self._queue or sequences):
             return None
         must_wait = bool(self._queue) or self._budget.shortage(ticket.amounts) is not None
-        ahead = Ahead.of(self._queue.ahead_of(ticket)) if must_wait else None
+        ahead = Ahead.of(self._queue.ahead_of(ticket), self._queue.debt_tokens(ticket)) if must_wait else None
         under_way = self._budget.held(Resource.PREFILL_TOKENS)
         miss = self._forecast.miss(ticket, now, ahead, under_way, sequences)
         if miss is None:
@@ -218,6 +218,7 @@ class Admission:
         decided, self._displaced = self._displaced, []
         while (expired := self._queue.pop_expired(now)) is not None:
             reason = Reason.DEADLINE_PASSED if expired.deadline <= now else Reason.WOULD_MISS_DEADLINE
+            self._forecast.left(expired, now)
             decided.append((expired, self._refusal(reason, expired, now)))
         if self._queue.due and now >= self._swept_at + _SWEEP_SECONDS:
             self._swept_at = now
@@ -237,7 +238,7 @@ class Admission:
             return []
         lost = self._forecast.lost(self._queue.in_turn(), now, under_way, sequences)
         for ticket in lost:
-            self._queue.leave(ticket)
+            self._leave(ticket, now)
         return [(ticket, self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)) for ticket in lost]
 
     def _let_in_next(self, now: float) -> Ticket | None:
@@ -286,16 +287,22 @@ class Admission:
         if ticket is not self._just_joined:
             self._drain.count(now)
             self._forecast.let_in(ticket, now)
+        self._forecast.left(ticket, now)
 
     def _displace(self, loser: Ticket, newcomer: Ticket, now: float) -> None:
-        self._queue.leave(loser)
+        self._leave(loser, now)
         self._queue.join(newcomer)
         reason = Reason.SHED_PRIORITY if loser.priority > newcomer.priority else Reason.QUEUE_FULL
         self._displaced.append((loser, self._refusal(reason, loser, now)))
 
+    def _leave(self, ticket: Ticket, now: float) -> None:
+        """Without having been let in. Raises KeyError if it does not wait."""
+        self._queue.leave(ticket)
+        self._forecast.left(ticket, now)
+
     def withdraw(self, ticket: Ticket, now: float) -> None:
         """The client of a waiting ticket left. Raises KeyError if it does not wait; `tick` then lets the next in."""
-        self._queue.leave(ticket)
+        self._leave(ticket, now)
         self._pause_if_empty(now)
 
     def give_back(self, amounts: Amounts) -> None:

@@ -70,7 +70,7 @@ class Refusal(NamedTuple):
         if miss is None:
             return f"The request waited until it could no longer be served in time; {self.queue_depth} others wait."
         return (
-            f"The {miss.what} is expected in {miss.expected_seconds:.1f} s and is due in {miss.due_seconds:.1f} s; "
+            f"The {miss.what} is expected within {miss.expected_seconds:.1f} s and is due in {miss.due_seconds:.1f} s; "
             f"{self.ahead} requests go before this one. Send it again when there is less to do, or smaller, or give it "
             "longer."
         )

@@ -10,6 +10,7 @@ from copy import copy
 from math import inf, sqrt
 from typing import NamedTuple
 
+from gateway.domain.flow_pace import FlowPaces
 from gateway.domain.pace import FirstTokenPace, TokenPace
 from gateway.domain.promise import DrainRate
 from gateway.domain.slo import ServiceLevel
@@ -17,21 +18,27 @@ from gateway.domain.ticket import Ticket
 
 
 class Ahead(NamedTuple):
-    """Requests that go before another, what they take to their first token, and the sum of the squares of that."""
+    """Requests that go before another, what they take to their first token, and the sum of the squares of that.
+
+    `debt_tokens` is what its tenant owes others of the turns to come, as turns are charged.
+    """
 
     requests: int = 0
     tokens: int = 0
     squares: int = 0
+    debt_tokens: float = 0.0
 
     @classmethod
-    def of(cls, tickets: Iterable[Ticket]) -> "Ahead":
+    def of(cls, tickets: Iterable[Ticket], debt_tokens: float = 0.0) -> "Ahead":
         tokens = [ticket.prefill_tokens for ticket in tickets]
-        return cls(len(tokens), sum(tokens), sum(each * each for each in tokens))
+        return cls(len(tokens), sum(tokens), sum(each * each for each in tokens), debt_tokens)
 
     def plus(self, ticket: Ticket) -> "Ahead":
         """With one more."""
         tokens = ticket.prefill_tokens
-        return Ahead(self.requests + 1, self.tokens + tokens, self.squares + tokens * tokens)
+        return self._replace(
+            requests=self.requests + 1, tokens=self.tokens + tokens, squares=self.squares + tokens * tokens
+        )
 
 
 class Miss(NamedTuple):
@@ -49,10 +56,14 @@ class Forecast:
     are such levels, by which it is limited what is let in.
     """
 
-    __slots__ = ("_answer_seconds", "first_token", "is_bound", "line", "token", "turns")
+    __slots__ = ("_answer_seconds", "first_token", "flows", "is_bound", "line", "token", "turns")
 
     _LINE_MEMORY_SECONDS = 8.0
     _ROOM = 1.5
+    _LINE_ROOM = 2.0
+    """A line may come to move half as fast, or twice: half a level's time of waiting keeps an engine busy, and who
+    waits in vain learns it late."""
+    _TURNS_MISSED = 3.0
 
     def __init__(
         self,
@@ -67,6 +78,7 @@ class Forecast:
         self.is_bound = answer_seconds < inf or self.first_token.window_tokens is not None
         self.line = DrainRate(self._LINE_MEMORY_SECONDS)
         self.turns = DrainRate(self._LINE_MEMORY_SECONDS)
+        self.flows = FlowPaces()
 
     @classmethod
     def of(cls, soonest: ServiceLevel) -> "Forecast":
@@ -80,7 +92,7 @@ class Forecast:
     def copy(self) -> "Forecast":
         """With the same paces, and a line that goes its own way from now on."""
         other = Forecast(self.first_token, self.token, answer_seconds=self._answer_seconds)
-        other.line, other.turns = copy(self.line), copy(self.turns)
+        other.line, other.turns, other.flows = copy(self.line), copy(self.turns), self.flows.copy()
         return other
 
     @property
@@ -94,7 +106,7 @@ class Forecast:
         `ahead` of it in the line (None: it need not wait); `under_way` tokens go to their first token at the engine,
         which has `sequences`.
         """
-        wait = 0.0 if ahead is None else self._turn_seconds(ahead, now)
+        wait = 0.0 if ahead is None else self._LINE_ROOM * self._wait_seconds(ticket, ahead, now)
         first = wait + self._begins_within(under_way + ticket.prefill_tokens)
         if now + first > ticket.first_token_by:
             return Miss("first token", first, ticket.first_token_by - now)
@@ -110,10 +122,12 @@ class Forecast:
         return min(ticket.first_token_by - first, ticket.answer_by - first - rest)
 
     def lost(self, waiting: Iterable[Ticket], now: float, under_way: int, sequences: int) -> list[Ticket]:
-        """Those of the line, in its order, that come too late though it moved a standard deviation faster than now."""
+        """Those of the line, in its order, that come too late though it moved twice as fast as now, and a standard
+        deviation.
+        """
         ahead, lost = Ahead(), []
         for ticket in waiting:
-            wait = self._line_seconds(ahead.tokens - sqrt(ahead.squares), now)
+            wait = self._line_seconds(ahead.tokens - sqrt(ahead.squares), now) / self._LINE_ROOM
             if now + wait > self.start_by(ticket, under_way, sequences):
                 lost.append(ticket)
             else:
@@ -124,30 +138,41 @@ class Forecast:
         """How long so many tokens take to their first token at the engine, with some room: there it is out of hand."""
         return self._ROOM * self.first_token.seconds(tokens)
 
+    def _wait_seconds(self, ticket: Ticket, ahead: Ahead, now: float) -> float:
+        """The longer of what the line as it stands says and what its flow has seen lately."""
+        return max(self._turn_seconds(ahead, now), self.flows.seconds(ticket, ahead.debt_tokens, now))
+
     def _turn_seconds(self, ahead: Ahead, now: float) -> float:
         """How long until all of these have left the line and one more had its turn; 0 while that is not known.
 
         Where seats are short a large request takes no longer than a small one; where prefill is, it does. The shorter
-        counts.
+        counts. An engine that has just filled up lets the line stand still, which its mean pace tells only later.
         """
         turns_a_second = self.turns.per_second(now)
         if not turns_a_second:
             return 0.0
-        return min(self._line_seconds(ahead.tokens, now), ahead.requests / turns_a_second) + 1.0 / turns_a_second
+        seconds = min(self._line_seconds(ahead.tokens, now), ahead.requests / turns_a_second) + 1.0 / turns_a_second
+        return seconds * max(1.0, self.turns.idle_seconds(now) * turns_a_second / self._TURNS_MISSED)
 
     def _line_seconds(self, tokens: float, now: float) -> float:
         tokens_a_second = self.line.per_second(now)
         return tokens / tokens_a_second if tokens_a_second else 0.0
 
-    def waiting(self, now: float) -> None:
-        """Somebody waits: from now on the line's pace shows."""
+    def waiting(self, ticket: Ticket, now: float) -> None:
+        """It joined the line: from now on the line's pace shows."""
         self.line.resume(now)
         self.turns.resume(now)
+        self.flows.joined(ticket, now)
 
     def let_in(self, ticket: Ticket, now: float) -> None:
         """One that waited left the line for the engine."""
         self.line.count(now, ticket.prefill_tokens)
         self.turns.count(now)
+        self.flows.let_in(ticket, now)
+
+    def left(self, ticket: Ticket, now: float) -> None:
+        """It is not in the line any more, for whatever reason."""
+        self.flows.left(ticket, now)
 
     def nobody_waits(self, now: float) -> None:
         self.line.pause(now)

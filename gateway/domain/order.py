@@ -74,6 +74,10 @@ class Turns(Generic[Key]):
         due = self._due.get(key)
         return max(self._time, self._resting.get(key, 0.0)) if due is None else due
 
+    def owed(self, key: Key) -> float:
+        """What was taken ahead of time, by one that may wait or not."""
+        return self.due(key) - self._time
+
     def copy(self) -> "Turns[Key]":
         other: Turns[Key] = Turns()
         other._due, other._resting, other._time = self._due.copy(), self._resting.copy(), self._time
@@ -234,6 +238,10 @@ class FairClass:
         for name in self._tenants.keys() - {newcomer.tenant}:
             yield from _until(latest, self._of_one(name))
 
+    def debt_tokens(self, newcomer: Ticket) -> float:
+        """What others get of the turns before its tenant has one again."""
+        return self._turns.owed(newcomer.tenant) * newcomer.weight
+
     def places_of(self, name: str) -> int:
         tenant = self._tenants.get(name)
         return 0 if tenant is None else tenant.places
@@ -339,6 +347,10 @@ class Line:
         for each in self._classes[: newcomer.priority]:
             yield from each.all()
         yield from self._classes[newcomer.priority].ahead_of(newcomer)
+
+    def debt_tokens(self, newcomer: Ticket) -> float:
+        """What of its class others get before its tenant has a turn again, in cost tokens."""
+        return self._classes[newcomer.priority].debt_tokens(newcomer)
 
     def places_of(self, tenant: str) -> list[int]:
         """How many of it wait, by priority."""

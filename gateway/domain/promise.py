@@ -38,14 +38,14 @@ class DrainRate:
     Unknown until five were counted. While nothing comes the rate falls, and stays where it was while paused.
     """
 
-    __slots__ = ("_count", "_is_running", "_memory_seconds", "_seconds", "_seen", "_updated")
+    __slots__ = ("_count", "_counted_at", "_is_running", "_memory_seconds", "_seconds", "_seen", "_updated")
 
     _ENOUGH = 5
 
     def __init__(self, memory_seconds: float = 20.0) -> None:
         self._memory_seconds = memory_seconds
         self._is_running = False
-        self._updated = 0.0
+        self._updated = self._counted_at = 0.0
         self._count = 0.0
         self._seconds = 0.0
         self._seen = 0
@@ -53,7 +53,7 @@ class DrainRate:
     def resume(self, now: float) -> None:
         if not self._is_running:
             self._is_running = True
-            self._updated = now
+            self._updated = self._counted_at = now
 
     def pause(self, now: float) -> None:
         self._advance(now)
@@ -63,7 +63,12 @@ class DrainRate:
         """One more left, which is worth `amount`."""
         self._advance(now)
         self._count += amount
+        self._counted_at = now
         self._seen += 1
+
+    def idle_seconds(self, now: float) -> float:
+        """How long nothing has come; 0 while paused."""
+        return now - self._counted_at if self._is_running else 0.0
 
     def per_second(self, now: float) -> float | None:
         self._advance(now)

@@ -103,6 +103,10 @@ class WaitQueue:
         """Those that would be let in before one that joined now, were there enough for all."""
         return self._line.ahead_of(newcomer)
 
+    def debt_tokens(self, newcomer: Ticket) -> float:
+        """What others of its priority get before its tenant has a turn again, in cost tokens."""
+        return self._line.debt_tokens(newcomer)
+
     def overtaken_tokens(self, ticket: Ticket) -> int:
         """What those cost that were let in past it."""
         return self._overtaken.get(ticket, 0)

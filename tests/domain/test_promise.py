@@ -50,6 +50,16 @@ class TestDrainRate:
         rate.count(1_001.0)
         assert rate.per_second(1_001.0) == pytest.approx(before, rel=0.1)
 
+    def test_how_long_nothing_came(self):
+        rate = DrainRate()
+        assert rate.idle_seconds(5.0) == 0.0
+        rate.resume(10.0)
+        assert rate.idle_seconds(12.0) == 2.0
+        rate.count(12.0)
+        assert rate.idle_seconds(15.0) == 3.0
+        rate.pause(16.0)
+        assert rate.idle_seconds(20.0) == 0.0
+
     def test_five_at_one_instant_are_no_rate_yet(self):
         rate = DrainRate()
         rate.resume(3.0)

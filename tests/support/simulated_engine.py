@@ -29,6 +29,7 @@ class Guest:
     first: float | None = None
     end: float | None = None
     refusal: Refusal | None = None
+    refused_at: float | None = None
 
     @property
     def is_in_time(self) -> bool:
@@ -76,7 +77,7 @@ class World:
         if decision is Verdict.ADMITTED:
             self.send(guest)
         elif isinstance(decision, Refusal):
-            guest.refusal = decision
+            guest.refusal, guest.refused_at = decision, self.now
         self.tick()
         return guest
 
@@ -118,4 +119,4 @@ class World:
             if decision is Verdict.ADMITTED:
                 self.send(self.guests[ticket])
             else:
-                self.guests[ticket].refusal = decision
+                self.guests[ticket].refusal, self.guests[ticket].refused_at = decision, self.now
