@@ -11,7 +11,7 @@ from gateway.domain.request import VisionRequest
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.reading import read_aside
-from gateway.pipeline.routing import best_of
+from gateway.pipeline.routing import best_of, utilisation_of
 from gateway.wire.model_name import name_model
 from gateway.wire.splice import Splice
 
@@ -45,13 +45,10 @@ async def fall_back(parts: Parts, exchange: Exchange, request: VisionRequest) ->
 async def _swapped(
     parts: Parts, exchange: Exchange, request: VisionRequest, name: str, servers: Sequence[Backend]
 ) -> VisionRequest:
-    on_images = bool(request.images)
-    present = exchange.backend.gate.utilisation(on_images=on_images)
+    present = utilisation_of(exchange.backend, request)
     # On the same server it is a model that costs less there.
     better = [
-        backend
-        for backend in servers
-        if backend is exchange.backend or backend.gate.utilisation(on_images=on_images) < present
+        backend for backend in servers if backend is exchange.backend or utilisation_of(backend, request) < present
     ]
     if not better:
         return request

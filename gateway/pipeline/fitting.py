@@ -37,11 +37,18 @@ async def price_where_it_fits(
     asked = request
     if parts.relief is not None:
         request = await meet_pressure(parts, exchange, request, is_asking=is_asking)
-    priced = await _priced(parts, exchange, request)
-    if priced[-1] is None:
-        return priced
-    if exchange.fallback is not None:
-        take_back(exchange, exchange.fallback)
+    fallback = exchange.fallback
+    try:
+        priced = await _priced(parts, exchange, request)
+    except GatewayError as error:
+        # What a fallback has against the request is no word of the model that was asked for.
+        if fallback is None or error.status != BAD_REQUEST:
+            raise
+    else:
+        if priced[-1] is None:
+            return priced
+    if fallback is not None:
+        take_back(exchange, fallback)
         priced = await _pressed(parts, exchange, asked, is_asking=is_asking)
     if priced[-1] is None or len(parts.backends) == 1:
         return priced

@@ -33,11 +33,14 @@ def picked(standings: Sequence[Standing], exchange: Exchange, request: VisionReq
 
 
 def standing_of(backend: Backend, request: VisionRequest, now: float) -> Standing:
+    used = utilisation_of(backend, request)
+    return Standing(backend.name, backend.models.lists(request.model), backend.is_healthy(now), used)
+
+
+def utilisation_of(backend: Backend, request: VisionRequest) -> float:
     used = backend.gate.utilisation(on_images=bool(request.images))
     # Who comes while nothing is sent has to wait, however little is held.
-    if backend.follower.pause_seconds:
-        used = max(1.0, used)
-    return Standing(backend.name, backend.models.lists(request.model), backend.is_healthy(now), used)
+    return max(1.0, used) if backend.follower.pause_seconds else used
 
 
 def first_image(body: bytes | bytearray, request: VisionRequest) -> bytes:

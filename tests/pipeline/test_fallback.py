@@ -122,6 +122,26 @@ async def test_not_where_the_request_would_never_fit_the_fallback():
         assert not posts(two.small)
 
 
+async def test_not_where_the_fallback_has_something_against_it_that_the_asked_model_has_not():
+    photo = image(data_url(encoded(picture(56, 56))))
+    async with servers() as two:
+        await two.hold("large", two.large)
+        two.gateway.application._running.backends[1].models.engine.image_limit.learn(1)
+        answer = await two.ask(photo, photo)
+        assert answer.status_code == 200
+        assert "x-gateway-model" not in answer.headers
+        assert not posts(two.small)
+
+
+async def test_not_where_the_server_of_the_fallback_turns_requests_away():
+    async with servers() as two:
+        await two.hold("large", two.large)
+        two.gateway.application._running.backends[1].follower.pushed_back(60.0, 1)
+        answer = await two.ask()
+        assert "x-gateway-model" not in answer.headers
+        assert not posts(two.small)
+
+
 async def test_on_one_server_it_may_be_another_model_of_the_same():
     async with servers(small_serves=["small", "large"]) as two:
         await two.large.stop()
