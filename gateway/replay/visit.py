@@ -106,6 +106,8 @@ class Visit:
 
     def _end(self) -> None:
         if self._lease is not None and self._lease.is_open:
+            # How fast tokens come is learned from all of them, not only from those beyond what was held.
+            self._lease.grow(self._service.output_tokens)
             self._teach()
             self._close(self._lease, Ending.DONE)
 

@@ -72,6 +72,13 @@ class TestLevelsOfService:
         assert replay(lines, **ONE_PLACE)[0.1].fate is Fate.QUEUED
         assert replay(lines, slo={"first_token_seconds": 2.0}, **ONE_PLACE)[0.1].fate is Fate.REFUSED
 
+    def test_whose_answer_would_come_too_late_behind_others_is_refused(self, replay):
+        answers = {"total_ms": 5000.0, "actual_output_tokens": 60}
+        lines = [line(10.0 * number, **answers) for number in range(40)]
+        lines += [line(400.0, **answers), line(400.5, **answers)]
+        assert replay(lines, slo={"total_seconds": 30.0}, **ONE_PLACE)[400.5].fate is Fate.QUEUED
+        assert replay(lines, slo={"total_seconds": 8.0}, **ONE_PLACE)[400.5].reason is Reason.WOULD_MISS_DEADLINE
+
     def test_no_more_goes_to_the_engine_than_begins_in_time(self, replay):
         """Each prompt takes a second, as thirty have shown. Without a level nine that come together go in by the pool
         alone; with one of four seconds the second has to wait for the first.
