@@ -108,8 +108,11 @@ class Visit:
         if self._lease is not None and self._lease.is_open:
             # How fast tokens come is learned from all of them, not only from those beyond what was held.
             self._lease.grow(self._service.output_tokens)
-            self._teach()
-            self._close(self._lease, Ending.DONE)
+            # Of what was refused nobody knows that it would have failed.
+            is_whole = not self._line.was_sent or self._line.outcome is Outcome.FINISHED
+            if is_whole:
+                self._teach()
+            self._close(self._lease, Ending.DONE if is_whole else Ending.IGNORED)
 
     def _leave(self) -> None:
         if self._lease is not None and self._lease.is_open:

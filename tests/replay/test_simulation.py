@@ -116,6 +116,13 @@ class TestTheEngine:
         lines = [line(arrived, **MEGAPIXEL, **shown(picture(1000, 1000, each))) for arrived, each in times]
         assert replay(lines, **ONE_PICTURE)[2.01].fate is fate
 
+    def test_pictures_of_an_answer_that_was_cut_off_teach_nothing(self, replay):
+        cut_off = line(0.0, **MEGAPIXEL, **shown(picture(1000, 1000, "a")), outcome=Outcome.CLIENT_LEFT)
+        later = [
+            line(at, **MEGAPIXEL, **shown(picture(1000, 1000, digest))) for at, digest in ((2.0, "b"), (2.01, "a"))
+        ]
+        assert replay([cut_off, *later], **ONE_PICTURE)[2.01].fate is Fate.QUEUED
+
     def test_reservations_are_learned_anew(self, replay):
         """After thirty answers of ten tokens each reserves ten, not 512: more of them fit."""
         lines = [line(10.0 * n, max_tokens=None) for n in range(30)]
