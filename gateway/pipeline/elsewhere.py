@@ -5,7 +5,8 @@ of an answer, or the head was 500 or 502, or said that there is no room (429, 50
 the client sees one of the answers only. Exactly once, because a request may itself be what breaks servers: so it meets
 two at most. What was silent for too long has had its time, and is not sent again.
 
-Where a second server gives a 5xx too, the request is to blame, and neither server is held to be broken.
+Where a second server is broken by it too, the request is to blame, and neither is held to be broken. One that is busy
+says nothing of the request.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,11 @@ Failure = Answer | GatewayError
 def worked(exchange: Exchange, now: float) -> None:
     """An answer has begun that does not say that the server is broken or busy."""
     exchange.backend.breaker.succeeded(now)
+    failed_alone(exchange, now)
+
+
+def failed_alone(exchange: Exchange, now: float) -> None:
+    """Of the first server where there were two: the other one has not failed at the same request."""
     if exchange.doubted is not None:
         exchange.doubted.breaker.failed(now)
         exchange.doubted = None
@@ -45,8 +51,8 @@ def failed(exchange: Exchange, now: float) -> None:
 
 def ended_unasked(exchange: Exchange, now: float) -> None:
     """Of one that was to be sent to a second server and never was: then there is only what the first one said."""
-    if exchange.doubted is not None and exchange.sent_at is None:
-        exchange.doubted.breaker.failed(now)
+    if exchange.sent_at is None:
+        failed_alone(exchange, now)
 
 
 def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failure: Failure) -> bool:

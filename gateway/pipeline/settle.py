@@ -12,7 +12,7 @@ from gateway.domain.output import most_output_tokens
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
-from gateway.pipeline.elsewhere import ended_unasked, failed, worked
+from gateway.pipeline.elsewhere import ended_unasked, failed, failed_alone, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.planning import image_cost
@@ -74,6 +74,7 @@ def answered(parts: Parts, exchange: Exchange) -> None:
     elif status in BACK_PRESSURE:
         turned_away(exchange, status, exchange.retry_after_seconds)
         _close(parts, exchange, Ending.DROPPED)
+        failed_alone(exchange, exchange.ended)
     else:
         _close(parts, exchange, Ending.IGNORED)
         if status >= 500:

@@ -144,6 +144,16 @@ async def test_exactly_once_and_neither_server_is_blamed_for_a_request_that_brea
         assert gateway.metrics("gateway_upstream_healthy") == {'{upstream="a"}': 1, '{upstream="b"}': 1}
 
 
+async def test_a_server_that_goes_on_failing_while_the_other_is_busy_is_passed_over_too():
+    busy = answering("503 Service Unavailable", "retry-after-ms: 1")
+    async with two_servers(answering("500 Internal Server Error"), busy) as (gateway, a, b):
+        for _ in range(5):
+            assert (await gateway.chat("What is it?", AT_A)).status_code == 503
+        assert (len(posts(a)), len(posts(b))) == (5, 5)
+        await gateway.until_released()
+        assert gateway.metrics("gateway_upstream_healthy") == {'{upstream="b"}': 1}
+
+
 async def test_a_server_that_goes_on_failing_is_passed_over():
     async with two_servers(answering("500 Internal Server Error")) as (gateway, a, _):
         for _ in range(8):
