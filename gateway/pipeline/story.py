@@ -61,7 +61,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     try:
         return await _serve_at(parts, exchange, request)
     except GatewayError as error:
-        if error.status != BAD_REQUEST:
+        if error.status != BAD_REQUEST or error.is_about_an_image:
             raise
         # That it does not fit the other server is no reason for the client not to come back to the first.
         raise as_error(failure) from error

@@ -7,8 +7,9 @@ from gateway.domain.decision import Verdict
 from gateway.domain.quantities import Amounts
 from gateway.domain.ticket import Ticket
 from tests.support.homes import picture_at
-from tests.support.live_gateway import live_gateway, until
-from tests.support.model_server import answer_chat, model_server, posts
+from tests.support.live_gateway import image, live_gateway, until
+from tests.support.model_server import answer_chat, error_of, model_server, posts
+from tests.support.pictures import data_url, encoded, picture
 
 MODELS = [
     {"name": "large", "family": "qwen2_5_vl", "fallback": "small"},
@@ -66,7 +67,8 @@ async def test_another_server_of_the_fallback_is_no_place_for_it():
         assert len(posts(servers[where.name])) == 1
 
 
-async def test_who_could_not_wait_elsewhere_either_waits_on_until_it_can():
+@asynccontextmanager
+async def waiting_while_both_are_full(shown):
     async with (
         model_server() as a,
         model_server() as b,
@@ -75,10 +77,29 @@ async def test_who_could_not_wait_elsewhere_either_waits_on_until_it_can():
         await gateway.until_up()
         at_a, at_b = gateway.application._running.backends
         for backend in (at_a, at_b):
-            assert backend.gate.ask(_place(backend.gate.now), print) is Verdict.ADMITTED
-        ask = asyncio.create_task(gateway.chat("What is it?", picture_at("a")))
+            place = _place(backend.gate.now)
+            assert backend.gate.ask(place, print) is Verdict.ADMITTED
+        ask = asyncio.create_task(gateway.chat("What is it?", shown))
         await until(lambda: at_a.waiting or at_b.waiting)
         where, other = (at_a, at_b) if at_a.waiting else (at_b, at_a)
+        yield (a, b) if where is at_a else (b, a), where, other, ask
+        where.gate.give_back(place.amounts)
+        await gateway.until_released()
+
+
+async def test_what_is_wrong_with_an_image_is_told_wherever_it_is_seen():
+    """Its pixels are looked at once it is let in."""
+    cut_off = image(data_url(encoded(picture(560, 560), "JPEG")[:5000], "image/jpeg"))
+    async with waiting_while_both_are_full(cut_off) as (servers, where, other, ask):
+        other.gate.give_back(Amounts(sequences=1))
+        where.breaker.froze(where.gate.now)
+        answer = await ask
+        assert (answer.status_code, error_of(answer)["code"]) == (400, "image_parse_error")
+        assert not any(posts(server) for server in servers)
+
+
+async def test_who_could_not_wait_elsewhere_either_waits_on_until_it_can():
+    async with waiting_while_both_are_full(picture_at("a")) as ((a, b), where, other, ask):
         other.gate.ask(last := _place(other.gate.now), print)
         where.breaker.froze(where.gate.now)
         seen = len(a.visits)
@@ -87,9 +108,7 @@ async def test_who_could_not_wait_elsewhere_either_waits_on_until_it_can():
         other.gate.withdraw(last)
         other.gate.give_back(last.amounts)
         assert (await ask).status_code == 200
-        assert len(posts(a if other is at_a else b)) == 1
-        where.gate.give_back(last.amounts)
-        await gateway.until_released()
+        assert len(posts(b)) == 1
 
 
 def _place(now):
