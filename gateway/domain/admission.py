@@ -17,7 +17,7 @@ from gateway.domain.forecast import Ahead, Forecast
 from gateway.domain.holdings import Holdings, HoldingsStatistics
 from gateway.domain.outcome import BUDGET_REASON, Reason
 from gateway.domain.pressure import Pressure, Unmet, pressure_on_images, pressure_on_texts
-from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice
+from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice, departures_to_count_on
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy, WaitQueue
 from gateway.domain.text_room import TextRoom
@@ -127,6 +127,7 @@ class Admission:
             # Its time runs since it came first.
             ticket.first_token_by = min(ticket.first_token_by, promise.first_token_by)
             ticket.answer_by = min(ticket.answer_by, promise.answer_by)
+            ticket.keeps_place = ticket.is_due
         if not ticket.is_image:
             self._text_room.came(ticket.amounts, now)
         if (late := self._late(ticket, now)) is not None:
@@ -162,7 +163,8 @@ class Admission:
         if not ticket.is_due or not (self._queue or sequences):
             return None
         must_wait = bool(self._queue) or self._budget.shortage(ticket.amounts) is not None
-        ahead = Ahead.of(self._queue.ahead_of(ticket), self._queue.debt_tokens(ticket)) if must_wait else None
+        # What waiting takes one that keeps its place was looked at when that was promised.
+        ahead = self._ahead_of(ticket) if must_wait and not ticket.keeps_place else None
         under_way = self._budget.held(Resource.PREFILL_TOKENS)
         miss = self._forecast.miss(ticket, now, ahead, under_way, sequences)
         if miss is None:
@@ -170,6 +172,10 @@ class Admission:
             return None
         requests = 0 if ahead is None else ahead.requests
         return self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)._replace(miss=miss, ahead=requests)
+
+    def _ahead_of(self, ticket: Ticket) -> Ahead:
+        promised = self._promises.ahead_of(ticket.priority)
+        return Ahead.of(self._queue.ahead_of(ticket), promised, self._queue.debt_tokens(ticket))
 
     def would_refuse(self, newcomer: Newcomer, now: float) -> Refusal | None:
         """What is certain before the body was read: with others waiting and no room among them, there is none."""
@@ -339,8 +345,7 @@ class Admission:
         would be promised is told.
         """
         missing = int(share * len(self._queue)) + 1
-        promises = self._promises if is_kept else self._promises.copy()
-        return promises.promise(now, self._drain.per_second(now), missing, self._jitter(), to)
+        return self._promise(self._promises if is_kept else self._promises.copy(), missing, to, now)
 
     def _obstacle(self, newcomer: Ticket | Newcomer, now: float, *, is_expected: bool) -> Reason | None:
         obstacle = self._queue.obstacle(newcomer.body_bytes)
@@ -371,8 +376,16 @@ class Admission:
         if reason is Reason.WOULD_MISS_DEADLINE:
             return Refusal(reason, self._short, NO_PROMISE, len(self._queue), self._queue.body_bytes)
         missing = max(1 - self._useful_places(now), self._queue.departures_until_room(to.body_bytes))
-        advice = self._promises.promise(now, self._drain.per_second(now), missing, self._jitter(), to)
+        advice = self._promise(self._promises, missing, to, now)
         return Refusal(reason, self._short, advice, len(self._queue), self._queue.body_bytes)
+
+    def _promise(self, promises: Promises, missing: int, to: Ticket | Newcomer, now: float) -> RetryAdvice:
+        """A place, though behind all that wait now, from which it is served in time."""
+        rate = self._drain.per_second(now)
+        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
+        line_seconds = departures_to_count_on(len(self._queue)) / rate if rate else 0.0
+        useful_until = self._forecast.start_by(to, under_way, sequences) - line_seconds
+        return promises.promise(now, rate, missing, self._jitter(), to, useful_until)
 
     def _pause_if_empty(self, now: float) -> None:
         if not self._queue:

@@ -11,10 +11,10 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 from gateway.domain.flow_pace import FlowPaces
-from gateway.domain.pace import FirstTokenPace, TokenPace
+from gateway.domain.pace import REQUEST_TOKENS, FirstTokenPace, TokenPace
 from gateway.domain.promise import DrainRate
 from gateway.domain.slo import ServiceLevel
-from gateway.domain.ticket import Ticket
+from gateway.domain.ticket import Newcomer, Ticket
 
 
 class Ahead(NamedTuple):
@@ -29,8 +29,9 @@ class Ahead(NamedTuple):
     debt_tokens: float = 0.0
 
     @classmethod
-    def of(cls, tickets: Iterable[Ticket], debt_tokens: float = 0.0) -> "Ahead":
-        tokens = [ticket.prefill_tokens for ticket in tickets]
+    def of(cls, tickets: Iterable[Ticket], promised: int = 0, debt_tokens: float = 0.0) -> "Ahead":
+        """`promised` are those that will come back, however large."""
+        tokens = [ticket.prefill_tokens for ticket in tickets] + [REQUEST_TOKENS] * promised
         return cls(len(tokens), sum(tokens), sum(each * each for each in tokens), debt_tokens)
 
     def plus(self, ticket: Ticket) -> "Ahead":
@@ -115,7 +116,7 @@ class Forecast:
             return Miss("end of the answer", end, ticket.answer_by - now)
         return None
 
-    def start_by(self, ticket: Ticket, under_way: int, sequences: int) -> float:
+    def start_by(self, ticket: Ticket | Newcomer, under_way: int, sequences: int) -> float:
         """When it must leave the line, at the latest."""
         first = self._begins_within(under_way + ticket.prefill_tokens)
         rest = self.token.seconds(ticket.likely_tokens, sequences)

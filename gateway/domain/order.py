@@ -169,6 +169,9 @@ class FairClass:
             lane = tenant.lanes[ticket.is_image] = _Lane()
             tenant.turns.join(ticket.is_image)
         lane.tickets[ticket] = number
+        if ticket.keeps_place:
+            for first in reversed([*takewhile(lambda other: other.keeps_place, lane.tickets), ticket]):
+                lane.tickets.move_to_end(first, last=False)
         tenant.places += 1
 
     def leave(self, ticket: Ticket) -> int:

@@ -19,6 +19,8 @@ from gateway.domain.priority import Priority
 from gateway.domain.ticket import Newcomer, Ticket
 
 LONGEST_RETRY_SECONDS = 60.0
+_LATEST_SHARE = 1.25
+"""So many times as late a client comes back as is told here: the header adds up to a quarter, to spread them."""
 
 
 class RetryAdvice(NamedTuple):
@@ -93,9 +95,12 @@ def departures_to_count_on(places: int) -> float:
 
 
 class Promise(NamedTuple):
-    """`first_token_by` and `answer_by` are what was asked of the request that it was made to."""
+    """Who was told to come back at `due` does so until `latest`. `first_token_by` and `answer_by` are what was asked of
+    the request that it was made to.
+    """
 
     due: float
+    latest: float
     priority: Priority
     tenant: str
     first_token_by: float = inf
@@ -127,9 +132,15 @@ class Promises:
         return other
 
     def promise(
-        self, now: float, rate: float | None, missing_places: int, jitter: float, to: Ticket | Newcomer
+        self,
+        now: float,
+        rate: float | None,
+        missing_places: int,
+        jitter: float,
+        to: Ticket | Newcomer,
+        useful_until: float = inf,
     ) -> RetryAdvice:
-        """Promise a place, where one can be expected within 60 s and before its answer is due, and keep it.
+        """Promise a place, where one can be expected within 60 s and while it is of use to come back, and keep it.
 
         `missing_places` must fall free beyond those there are before one more waiter has room (negative: so many
         are free already). `jitter`, 0 to 1, spreads clients that were refused together over a tenth of their wait.
@@ -139,14 +150,22 @@ class Promises:
             return NO_PROMISE
         needed = departures_to_count_on(len(self._made) + missing_places)
         seconds = max(needed / rate, self._EARLY_SECONDS) * (1.0 + 0.1 * jitter)
-        if now + seconds > min(now + LONGEST_RETRY_SECONDS, to.first_token_by, to.answer_by):
+        latest = now + _LATEST_SHARE * seconds + self._EARLY_SECONDS
+        if seconds > LONGEST_RETRY_SECONDS or latest > useful_until:
             return NO_PROMISE
-        insort(self._made, Promise(now + seconds, to.priority, to.tenant, to.first_token_by, to.answer_by))
+        insort(self._made, Promise(now + seconds, latest, to.priority, to.tenant, to.first_token_by, to.answer_by))
         self._held_by[to.priority, to.tenant] += 1
         return RetryAdvice(seconds, is_promise=True)
 
+    def ahead_of(self, priority: Priority) -> int:
+        """How many are as urgent or more."""
+        return sum(count for (held, _), count in self._held_by.items() if held <= priority)
+
     def redeem(self, now: float, tenant: str) -> Promise | None:
-        """A client says that it comes back: the place that is kept for its tenant, if any, which then is taken."""
+        """A client says that it comes back: the place that is kept for its tenant, if any, which then is taken.
+
+        Which of its tenant's it is, is not told. It is not one that comes back no more, while there are others.
+        """
         index = self._first_due(now, tenant)
         if index is None:
             return None
@@ -194,7 +213,8 @@ class Promises:
         self._expire(now)
         latest = now + self._EARLY_SECONDS
         due = takewhile(lambda each: each.due <= latest, self._made)
-        return next((index for index, each in enumerate(due) if each.tenant == tenant), None)
+        own = [(each.latest < now, index) for index, each in enumerate(due) if each.tenant == tenant]
+        return min(own)[1] if own else None
 
     def _expire(self, now: float) -> None:
         expired = list(takewhile(lambda each: each.due + self._GRACE_SECONDS < now, self._made))

@@ -157,11 +157,14 @@ class WaitQueue:
 
         The newest of the lowest class below the newcomer's; else, where its tenant has less than its share of the
         places of its class, the newest of the tenant that is furthest above; else, where its texts have less than half
-        of its own tenant's places there, the newest of the images, and the other way round.
+        of its own tenant's places there, the newest of the images, and the other way round. A kept place stays kept.
         """
 
         def is_enough(loser: Ticket) -> bool:
-            return self._violation(self._sums.plus(loser.body_bytes, -1).plus(newcomer.body_bytes)) is None
+            return (
+                not loser.keeps_place
+                and self._violation(self._sums.plus(loser.body_bytes, -1).plus(newcomer.body_bytes)) is None
+            )
 
         line = self._line
         losers = line.newest_below, line.newest_of_the_greediest, line.newest_of_the_longer_lane

@@ -35,6 +35,15 @@ class Newcomer(NamedTuple):
     def is_image(self) -> bool:
         return self.body_bytes > SMALL_BODY_BYTES if self.has_images is None else self.has_images
 
+    @property
+    def prefill_tokens(self) -> int:
+        """As little as any request takes: it was not read yet."""
+        return REQUEST_TOKENS
+
+    @property
+    def likely_tokens(self) -> int:
+        return 0
+
 
 @dataclass(slots=True, eq=False)
 class Ticket:
@@ -45,7 +54,8 @@ class Ticket:
     divided by the tenant's `weight` (above 0).
 
     `first_token_by` and `answer_by` are what its level of service, or its client, asks for; `likely_tokens` is how long
-    an answer probably becomes, 0 where that is not known. After `start_by` it is of no use to let it in.
+    an answer probably becomes, 0 where that is not known. After `start_by` it is of no use to let it in. `keeps_place`:
+    it comes back as it was told, in time for what was asked of it.
     """
 
     amounts: Amounts
@@ -62,6 +72,7 @@ class Ticket:
     answer_by: float = inf
     likely_tokens: int = 0
     start_by: float = inf
+    keeps_place: bool = False
 
     @classmethod
     def of(

@@ -15,7 +15,7 @@ from gateway.domain.promise import NO_PROMISE
 from gateway.domain.quantities import Amounts
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
-from gateway.domain.ticket import Ticket
+from gateway.domain.ticket import Newcomer, Ticket
 
 ADMITTED, WAITING = Verdict.ADMITTED, Verdict.WAITING
 NOTHING_KNOWN = Forecast()
@@ -196,6 +196,27 @@ class TestPromises:
         again = ticket(now=back, first=10.0, total=15.0, tenant="a", is_return=True)
         full.offer(again, back)
         assert (again.first_token_by, again.answer_by) == (30.0, 35.0)
+
+    def test_what_waiting_would_take_is_no_reason_to_refuse_one_that_comes_back(self):
+        full = full_line()
+        seconds = refusal_of(full.offer(ticket(now=20.0, first=9.0), 20.0)).advice.seconds
+        full.tick(20.0)
+        full.give_back(Amounts(1, 1))
+        full.tick(20.0)
+        back = 20.0 + seconds
+        assert refusal_of(full.offer(ticket(now=back, first=1.5), back)).reason is Reason.WOULD_MISS_DEADLINE
+        again = ticket(now=back, first=9.0, is_return=True)
+        assert full.offer(again, back) is WAITING
+        assert again.keeps_place
+
+    def test_newcomers_count_those_that_will_come_back(self):
+        one = busy(known(first_token_per_second=10_000.0))
+        assert one.offer(ticket(first=4.0), 0.0) is WAITING
+        before = one.would_decide(ticket(first=4.0), 0.0).decision
+        for _ in range(4):
+            one.promise_after(Newcomer(), 0.0, 0.0, is_kept=True)
+        after = refusal_of(one.would_decide(ticket(first=4.0), 0.0).decision)
+        assert (before, after.ahead) == (WAITING, 5)
 
 
 class TestImagesBesideTexts:

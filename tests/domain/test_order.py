@@ -45,6 +45,11 @@ class TestOneFlow:
         tickets = [ticket() for _ in range(5)]
         assert order(line_of(*tickets)) == tickets
 
+    def test_kept_places_are_before_those_that_came_meanwhile_in_the_order_of_their_coming_back(self):
+        tickets = [ticket() for _ in range(5)]
+        tickets[2].keeps_place = tickets[4].keeps_place = True
+        assert order(line_of(*tickets)) == [tickets[index] for index in (2, 4, 0, 1, 3)]
+
     def test_no_more_than_some_behind_the_head_are_looked_at(self):
         tickets = [ticket() for _ in range(20)]
         assert order(line_of(*tickets)) == tickets[:9]

@@ -139,6 +139,25 @@ class TestPromises:
         assert promises.is_due(due, "a")
         assert not promises.is_due(due + 60.0, "a")
 
+    def test_who_comes_back_takes_no_place_of_one_that_must_have_come_back_before_while_there_are_others(self):
+        promises = Promises()
+        for due in (10.0, 20.0):
+            promises.promise(0.0, 1.0, 1, 0.0, Newcomer(first_token_by=due))
+        second = departures_to_count_on(2)
+        assert promises.redeem(second, "").first_token_by == 20.0
+        assert promises.redeem(second, "").first_token_by == 10.0
+
+    def test_only_the_more_urgent_and_equals_are_ahead(self):
+        promises = Promises()
+        for priority in Priority:
+            promises.promise(0.0, 10.0, 1, 0.0, Newcomer(priority=priority))
+        assert [promises.ahead_of(priority) for priority in Priority] == [1, 2, 3, 4]
+
+    def test_none_that_the_client_would_come_back_for_in_vain(self):
+        seconds = departures_to_count_on(1)
+        assert Promises().promise(0.0, 1.0, 1, 0.0, ANYBODY, useful_until=1.3 * seconds) == (seconds, True)
+        assert Promises().promise(0.0, 1.0, 1, 0.0, ANYBODY, useful_until=1.2 * seconds) == NO_PROMISE
+
     def test_who_was_promised_nothing_is_not_bound_by_those_of_one_with_several(self):
         promises = Promises()
         newcomers = [Newcomer(tenant="b", priority=priority) for priority in Priority]

@@ -152,6 +152,11 @@ class TestWhoMakesRoom:
         queue = queue_with(ticket(priority=Priority.BATCH), large, requests=2)
         assert queue.displaced_by(Newcomer(100)) is large
 
+    def test_not_one_whose_place_was_kept(self):
+        waiting, kept = ticket(tenant="greedy"), ticket(tenant="greedy")
+        kept.keeps_place = True
+        assert queue_with(waiting, kept, requests=2).displaced_by(Newcomer(tenant="polite")) is waiting
+
     def test_bytes(self):
         bodies = [ticket(size, tenant="greedy") for size in (500, 300, 200)]
         queue = queue_with(*bodies, body_bytes=1_000)

@@ -5,8 +5,10 @@ through prefill, and the end so many tokens later. `World` plays the gate: it te
 """
 
 import heapq
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import count
+from math import inf
 
 from gateway.domain.admission import Admission
 from gateway.domain.decision import Refusal, Verdict
@@ -30,10 +32,18 @@ class Guest:
     end: float | None = None
     refusal: Refusal | None = None
     refused_at: float | None = None
+    again: "Guest | None" = None
 
     @property
     def is_in_time(self) -> bool:
         return self.first is not None and self.first <= self.ticket.first_token_by
+
+    @property
+    def was_worth_coming_back(self) -> bool:
+        """What was promised to it was kept, its time running since it came first."""
+        return (
+            self.again is not None and self.again.first is not None and self.again.first <= self.ticket.first_token_by
+        )
 
 
 @dataclass
@@ -58,12 +68,23 @@ class Engine:
 
 
 class World:
-    def __init__(self, engine: Engine, *, target_seconds: float = 1.0, sequences: int | None = 128) -> None:
+    """`comes_back` says after how many times the seconds that it was told a refused guest does, None: not at all."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        target_seconds: float = 1.0,
+        sequences: int | None = 128,
+        policy: QueuePolicy | None = None,
+        comes_back: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self.now = 0.0
+        self.comes_back = comes_back
         self.engine = engine
         self.forecast = Forecast(FirstTokenPace(target_seconds))
         self.holdings = Holdings((None, sequences, None, None, None))
-        self.door = Admission(self.holdings, QueuePolicy(), jitter=lambda: 0.5, forecast=self.forecast)
+        self.door = Admission(self.holdings, policy or QueuePolicy(), jitter=lambda: 0.5, forecast=self.forecast)
         self.guests: dict[Ticket, Guest] = {}
         self.events: list[tuple[float, int, str, Guest]] = []
         self.number = count()
@@ -72,21 +93,37 @@ class World:
     def come(self, ticket: Ticket, output_tokens: int) -> Guest:
         """At the time of its arrival, to which the world moves on."""
         self.move_to(ticket.arrived)
+        guest = self.ask(ticket, output_tokens)
+        self.tick()
+        return guest
+
+    def ask(self, ticket: Ticket, output_tokens: int) -> Guest:
         guest = self.guests[ticket] = Guest(ticket, output_tokens)
         decision = self.door.offer(ticket, self.now)
         if decision is Verdict.ADMITTED:
             self.send(guest)
         elif isinstance(decision, Refusal):
-            guest.refusal, guest.refused_at = decision, self.now
-        self.tick()
+            self.refuse(guest, decision)
         return guest
+
+    def refuse(self, guest: Guest, refusal: Refusal) -> None:
+        guest.refusal, guest.refused_at = refusal, self.now
+        times = self.comes_back() if refusal.advice.is_promise and not guest.ticket.is_return else None
+        if times is not None:
+            heapq.heappush(self.events, (self.now + times * refusal.advice.seconds, next(self.number), "back", guest))
+
+    def come_back(self, guest: Guest) -> None:
+        """As a new request: only the gateway knows since when its time runs."""
+        ticket, waited = guest.ticket, self.now - guest.ticket.arrived
+        due = {"deadline": ticket.deadline + waited, "first_token_by": ticket.first_token_by + waited, "start_by": inf}
+        guest.again = self.ask(replace(ticket, arrived=self.now, is_return=True, **due), guest.output_tokens)
 
     def move_to(self, end: float) -> None:
         while (due := self.next_due()) is not None and due <= end:
             self.now = max(self.now, due)
             while self.events and self.events[0][0] <= self.now:
                 _, _, what, guest = heapq.heappop(self.events)
-                self.first_token(guest) if what == "first" else self.leave(guest)
+                {"first": self.first_token, "end": self.leave, "back": self.come_back}[what](guest)
             self.tick()
         self.now = max(self.now, end)
 
@@ -119,4 +156,4 @@ class World:
             if decision is Verdict.ADMITTED:
                 self.send(self.guests[ticket])
             else:
-                self.guests[ticket].refusal, self.guests[ticket].refused_at = decision, self.now
+                self.refuse(self.guests[ticket], decision)
