@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.outcome import Fate
 from gateway.domain.pressure import CALM_SECONDS, UNMET_SECONDS, Rung
 from gateway.domain.priority import Priority
 from gateway.domain.resize import OPT_OUT, Preset
@@ -29,13 +30,16 @@ from gateway.policies import tenancy_of, tenants_of, upstreams_of
 from gateway.settings import Settings
 from gateway.settings_sources import load
 from gateway.telemetry.declarations import OBSERVED, RECORDED, SHADOW_DECISIONS
+from gateway.wire.declare import shadow_headers
 from tests.domain.test_pressure_effect import LEVEL_SECONDS, SHRINK, at_times_capacity
 from tests.pipeline.test_fallback import servers
+from tests.support.clock import FakeClock
 from tests.support.homes import picture_at
 from tests.support.live_gateway import MODEL, chat, image, live_gateway, until
+from tests.support.model_server import Patient, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway
-from tests.support.readme import README, ROOT, TEXT
+from tests.support.readme import README, ROOT, TEXT, said
 
 
 def blocks(language):
@@ -121,6 +125,35 @@ async def test_shadow_mode_says_what_would_have_been(emulator):
         await gateway.until_released()
         assert gateway.rejected() == {}
         assert gateway.metrics("gateway_shadow_decisions_total")
+
+
+def test_the_words_of_shadow_mode_are_those_that_are_said():
+    (shown,) = re.findall(r"of it stands in `x-gateway-shadow` \((.*?)\) and", TEXT)
+    full = GatewayError(Code.RATE_LIMIT_EXCEEDED, "The queue is full.")
+    fates = ((Fate.ADMITTED, None), (Fate.QUEUED, None), (Fate.REFUSED, full))
+    told = [value.decode() for fate, error in fates for _, value in shadow_headers(fate, error, 0.812)]
+    assert re.findall("`(.*?)`", shown) == told
+
+
+async def test_a_deadline_ends_the_wait_when_it_says():
+    """The clock is the test's, and the only place is taken."""
+    (milliseconds,) = re.findall(r"`x-gateway-deadline-ms: (\d+)`", README)
+    (seconds,) = said("ends the wait for a place # seconds after arrival")
+    clock, patient = FakeClock(), Patient()
+    async with (
+        model_server(patient) as upstream,
+        live_gateway(upstream.base_url, clock=clock, budget={"sequences": 1}) as gateway,
+    ):
+        first = asyncio.create_task(gateway.chat())
+        await until(lambda: len(posts(upstream)) == 1)
+        hasty = asyncio.create_task(gateway.chat(headers={"x-gateway-deadline-ms": milliseconds}))
+        await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 1})
+        clock.advance(seconds - 0.01)
+        assert gateway.metrics("gateway_queue_depth") == {"": 1}
+        clock.advance(0.01)
+        assert (await hasty).headers["x-gateway-reason"] == "deadline_passed"
+        patient.may_answer.set()
+        assert (await first).status_code == 200
 
 
 def test_the_tokens_example_runs():
