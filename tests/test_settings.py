@@ -6,12 +6,7 @@ from gateway.policies import rungs_that_do_nothing, upstreams_of
 from gateway.settings import Settings
 from gateway.settings.slo import LevelSettings
 from gateway.settings_sources import SettingsError, load
-
-
-def mistakes(**sources):
-    with pytest.raises(SettingsError) as caught:
-        load(**sources)
-    return str(caught.value).splitlines()
+from tests.support.settings_mistakes import mistakes
 
 
 def test_nothing_given_means_all_defaults():

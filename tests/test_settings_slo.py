@@ -6,13 +6,8 @@ import pytest
 
 from gateway.domain.priority import Priority
 from gateway.settings.slo import LevelSettings, SloSettings, levels_of
-from gateway.settings_sources import SettingsError, load
-
-
-def mistakes(**sources):
-    with pytest.raises(SettingsError) as caught:
-        load(**sources)
-    return str(caught.value).splitlines()
+from gateway.settings_sources import load
+from tests.support.settings_mistakes import mistakes
 
 
 def test_what_is_left_out_is_the_next_wider_levels():
