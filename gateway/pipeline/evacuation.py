@@ -12,16 +12,28 @@ def evacuate(backends: Sequence[Backend], now: float) -> None:
     """At each look at any of them: one that comes back has room for those who wait for one that is away, and such a one
     is looked at seldom. Those stay whom nobody else could let wait, or who have been moved before.
     """
+    places: dict[str, int] = {}
     for backend in backends:
         if backend.waiting and not backend.is_healthy(now):
             for ticket, exchange in tuple(backend.waiting.items()):
-                if exchange.came_from is None and _may_wait_elsewhere(backends, exchange, now):
+                other = None if exchange.came_from is not None else _other(backends, exchange, now)
+                if other is not None and places.setdefault(other.name, _places_at_once(other)) > 0:
+                    places[other.name] -= 1
                     backend.gate.send_away(ticket)
 
 
-def _may_wait_elsewhere(backends: Sequence[Backend], exchange: Exchange, now: float) -> bool:
+def _other(backends: Sequence[Backend], exchange: Exchange, now: float) -> Backend | None:
+    """One that would let it wait."""
     other = another(backends, exchange, _asked(exchange), now)
-    return other is not None and other.gate.has_room(exchange.newcomer())
+    return other if other is not None and other.gate.has_room(exchange.newcomer()) else None
+
+
+def _places_at_once(backend: Backend) -> int:
+    """Who is let go joins the other line a little later, so that it does not show yet that it fills: half of what is
+    free goes at one look.
+    """
+    gate = backend.gate
+    return -(-(gate.policy.requests - gate.statistics().admission.queue_depth) // 2)
 
 
 def _asked(exchange: Exchange) -> VisionRequest:

@@ -2,10 +2,18 @@
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
 
 from gateway.domain.decision import Verdict
 from gateway.domain.quantities import Amounts
+from gateway.domain.queue import QueuePolicy
+from gateway.domain.request import VisionRequest
 from gateway.domain.ticket import Ticket
+from gateway.ledger.gate import Gate
+from gateway.ledger.local import LocalLedger
+from gateway.pipeline.evacuation import evacuate
+from gateway.pipeline.exchange import Exchange
+from tests.support.clock import FakeClock
 from tests.support.homes import picture_at
 from tests.support.live_gateway import image, live_gateway, until
 from tests.support.model_server import answer_chat, error_of, model_server, posts
@@ -109,6 +117,32 @@ async def test_who_could_not_wait_elsewhere_either_waits_on_until_it_can():
         other.gate.give_back(last.amounts)
         assert (await ask).status_code == 200
         assert len(posts(b)) == 1
+
+
+def test_no_more_are_let_go_at_once_than_find_a_place_in_the_other_line():
+    clock, sent_away = FakeClock(), []
+    ledger, policy = LocalLedger((None, 1, None, None, None)), QueuePolicy(requests=8)
+    gate = Gate(ledger, policy, clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
+    for _ in range(3):
+        gate.ask(_place(clock.now), print)
+    broken = _backend("a", SimpleNamespace(send_away=sent_away.append, utilisation=gate.utilisation), is_healthy=False)
+    for _ in range(8):
+        exchange = Exchange("1", "POST", "/v1/chat/completions", b"", (), clock.now)
+        exchange.request, exchange.backend = VisionRequest("m"), broken
+        broken.waiting[_place(clock.now)] = exchange
+    evacuate([broken, _backend("b", gate)], clock.now)
+    assert sent_away == list(broken.waiting)[:3], "half of the six places that are free"
+
+
+def _backend(name, gate, *, is_healthy=True):
+    return SimpleNamespace(
+        name=name,
+        gate=gate,
+        waiting={},
+        models=SimpleNamespace(lists=lambda _name: True),
+        follower=SimpleNamespace(pause_seconds=0.0),
+        is_healthy=lambda _now: is_healthy,
+    )
 
 
 def _place(now):
