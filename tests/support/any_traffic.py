@@ -351,6 +351,7 @@ def lane_of(each: Ticket) -> Lane:
 def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, line: list[Ticket]) -> None:
     """A more urgent one took its place, or one of its class whose tenant has less than the loser's, by weight."""
     assert newcomer is not None
+    assert not loser.keeps_place
     if reason is Reason.SHED_PRIORITY:
         assert (
             newcomer.priority
@@ -372,8 +373,8 @@ def check_displacement(loser: Ticket, newcomer: Ticket | None, reason: Reason, l
 
 
 def may_go(each: Ticket, newcomer: Ticket) -> bool:
-    """Its body is not smaller than the newcomer's, so that its going is enough."""
-    return each.body_bytes >= newcomer.body_bytes and each is not newcomer
+    """Its body is not smaller than the newcomer's, so that its going is enough, and its place was not kept for it."""
+    return each.body_bytes >= newcomer.body_bytes and each is not newcomer and not each.keeps_place
 
 
 def roll(traffic: AnyTraffic, dice: random.Random) -> None:
