@@ -142,8 +142,9 @@ def test_how_much_of_the_time_is_the_engines():
 
 
 def test_how_right_the_forecast_is():
-    (of_ten,) = said("# in ten that are refused would have waited for half of their time or longer")
-    assert (of_ten / 10, 2) == (test_goodput.RIGHT_SHARE, test_goodput.LINE_ROOM)
+    (room,) = said("the seconds that it may take: # times what its wait would be by the line")
+    (of_ten,) = said("# in ten that are refused would have waited for two fifths of their time or longer")
+    assert (of_ten / 10, room, 1 / room) == (test_goodput.RIGHT_SHARE, test_goodput.LINE_ROOM, 2 / 5)
 
 
 def test_how_long_it_is_remembered_what_was_done_to_a_picture():

@@ -92,7 +92,7 @@ class TestNewcomers:
         assert decisions[:3] == [WAITING] * 3
         last = refusal_of(decisions[-1])
         assert last.ahead == decisions.count(WAITING) < 5
-        assert last.miss.expected_seconds == pytest.approx(2 * (last.ahead + 1) / 2.0, rel=0.2)
+        assert last.miss.expected_seconds == pytest.approx(2.5 * (last.ahead + 1) / 2.0, rel=0.2)
 
     def test_who_is_more_urgent_does_not_wait_for_the_others(self):
         one = busy(known(first_token_per_second=10_000.0))
