@@ -279,7 +279,7 @@ class TestClientsThatLeave:
             await gateway.until_up()
             async with waiting_stream(gateway, body):
                 pass
-            await until(lambda: not gateway.connections)
+            await until(gateway.ended)
             may_judge.set()
             await gateway.until_released()
             assert (gateway.ended(), posts(upstream)) == ({"client_left": 1}, [])
