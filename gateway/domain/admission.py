@@ -26,7 +26,6 @@ from gateway.domain.ticket import Newcomer, Ticket
 # After so many texts that have to wait, no further text is looked at; likewise images, which so never hide a text.
 _MOST_BLOCKED = 8
 
-
 # Between two looks at who in the line can no longer be served in time.
 _SWEEP_SECONDS = 0.1
 
@@ -124,7 +123,6 @@ class Admission:
         """
         promise = self._promises.redeem(now, ticket.tenant) if ticket.is_return else None
         if promise is not None:
-            # Its time runs since it came first.
             ticket.first_token_by = min(ticket.first_token_by, promise.first_token_by)
             ticket.answer_by = min(ticket.answer_by, promise.answer_by)
             ticket.keeps_place = ticket.is_due
@@ -173,9 +171,8 @@ class Admission:
         requests = 0 if ahead is None else ahead.requests
         return self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)._replace(miss=miss, ahead=requests)
 
-    def _ahead_of(self, ticket: Ticket) -> Ahead:
-        promised = self._promises.ahead_of(ticket.priority)
-        return Ahead.of(self._queue.ahead_of(ticket), promised, self._queue.debt_tokens(ticket))
+    def _ahead_of(self, new: Ticket) -> Ahead:
+        return Ahead.of(self._queue.ahead_of(new), self._promises.ahead_of(new.priority), self._queue.debt_tokens(new))
 
     def would_refuse(self, newcomer: Newcomer, now: float) -> Refusal | None:
         """What is certain before the body was read: with others waiting and no room among them, there is none."""
@@ -380,11 +377,13 @@ class Admission:
         return Refusal(reason, self._short, advice, len(self._queue), self._queue.body_bytes)
 
     def _promise(self, promises: Promises, missing: int, to: Ticket | Newcomer, now: float) -> RetryAdvice:
-        """A place, though behind all that wait now, from which it is served in time."""
-        rate = self._drain.per_second(now)
-        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
-        line_seconds = departures_to_count_on(len(self._queue)) / rate if rate else 0.0
-        useful_until = self._forecast.start_by(to, under_way, sequences) - line_seconds
+        """A place, though behind all that wait now, there and of its flow, from which it is served in time."""
+        rate, useful_until = self._drain.per_second(now), inf
+        if rate and min(to.first_token_by, to.answer_by) < inf:
+            under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
+            line_seconds = departures_to_count_on(len(self._queue)) / rate
+            flow_seconds = self._forecast.flow_seconds(to, self._queue.debt_tokens(to), now)
+            useful_until = self._forecast.start_by(to, under_way, sequences) - max(line_seconds, flow_seconds)
         return promises.promise(now, rate, missing, self._jitter(), to, useful_until)
 
     def _pause_if_empty(self, now: float) -> None:

@@ -10,7 +10,7 @@ from copy import copy
 
 from gateway.domain.priority import Priority
 from gateway.domain.promise import DrainRate
-from gateway.domain.ticket import Ticket
+from gateway.domain.ticket import Newcomer, Ticket
 
 _MOST_FLOWS = 1024
 _MEMORY_SECONDS = 8.0
@@ -18,7 +18,7 @@ _MEMORY_SECONDS = 8.0
 _Key = tuple[Priority, str, bool]
 
 
-def _key_of(ticket: Ticket) -> _Key:
+def _key_of(ticket: Ticket | Newcomer) -> _Key:
     return ticket.priority, ticket.tenant, ticket.is_image
 
 
@@ -69,7 +69,7 @@ class FlowPaces:
         """One that still waits has its turn."""
         self._of(ticket).pace.count(now, ticket.cost_tokens)
 
-    def seconds(self, newcomer: Ticket, debt_tokens: float, now: float) -> float:
+    def seconds(self, newcomer: Ticket | Newcomer, debt_tokens: float, now: float) -> float:
         """How long until those of its flow have had their turns, and others what its tenant owes them; 0 while that is
         not known. Half of that: who is owed something is not always there to take it.
         """

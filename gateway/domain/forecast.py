@@ -117,6 +117,10 @@ class Forecast:
             return Miss("end of the answer", end, ticket.answer_by - now)
         return None
 
+    def flow_seconds(self, newcomer: Ticket | Newcomer, debt_tokens: float, now: float) -> float:
+        """How long those of its flow take to have their turns, with room; `debt_tokens` is what its tenant owes."""
+        return self._LINE_ROOM * self.flows.seconds(newcomer, debt_tokens, now)
+
     def start_by(self, ticket: Ticket | Newcomer, under_way: int, sequences: int) -> float:
         """When it must leave the line, at the latest."""
         first = self._begins_within(under_way + ticket.prefill_tokens)

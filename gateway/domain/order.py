@@ -241,7 +241,7 @@ class FairClass:
         for name in self._tenants.keys() - {newcomer.tenant}:
             yield from _until(latest, self._of_one(name))
 
-    def debt_tokens(self, newcomer: Ticket) -> float:
+    def debt_tokens(self, newcomer: Ticket | Newcomer) -> float:
         """What others get of the turns before its tenant has one again."""
         return self._turns.owed(newcomer.tenant) * newcomer.weight
 
@@ -351,7 +351,7 @@ class Line:
             yield from each.all()
         yield from self._classes[newcomer.priority].ahead_of(newcomer)
 
-    def debt_tokens(self, newcomer: Ticket) -> float:
+    def debt_tokens(self, newcomer: Ticket | Newcomer) -> float:
         """What of its class others get before its tenant has a turn again, in cost tokens."""
         return self._classes[newcomer.priority].debt_tokens(newcomer)
 

@@ -96,7 +96,7 @@ def departures_to_count_on(places: int) -> float:
 
 class Promise(NamedTuple):
     """Who was told to come back at `due` does so until `latest`. `first_token_by` and `answer_by` are what was asked of
-    the request that it was made to.
+    the request that it was made to: its time runs since it came first.
     """
 
     due: float

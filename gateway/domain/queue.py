@@ -103,7 +103,7 @@ class WaitQueue:
         """Those that would be let in before one that joined now, were there enough for all."""
         return self._line.ahead_of(newcomer)
 
-    def debt_tokens(self, newcomer: Ticket) -> float:
+    def debt_tokens(self, newcomer: Ticket | Newcomer) -> float:
         """What others of its priority get before its tenant has a turn again, in cost tokens."""
         return self._line.debt_tokens(newcomer)
 

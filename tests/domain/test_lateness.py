@@ -209,6 +209,14 @@ class TestPromises:
         assert full.offer(again, back) is WAITING
         assert again.keeps_place
 
+    def test_none_is_promised_to_one_whose_flow_has_its_turns_too_slowly(self):
+        one = busy(known(first_token_per_second=10_000.0))
+        for _ in range(3):
+            assert one.offer(ticket(3_000), 0.0) is WAITING
+        own, other = Newcomer(first_token_by=10.0), Newcomer(first_token_by=10.0, tenant="b")
+        assert one.promise_after(own, 0.0, 0.0, is_kept=False) == NO_PROMISE
+        assert one.promise_after(other, 0.0, 0.0, is_kept=False).is_promise
+
     def test_newcomers_count_those_that_will_come_back(self):
         one = busy(known(first_token_per_second=10_000.0))
         assert one.offer(ticket(first=4.0), 0.0) is WAITING
