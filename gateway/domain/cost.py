@@ -5,6 +5,7 @@ What is held of which capacity belongs to holdings.py, what a request is likely 
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.domain.geometry import Size
@@ -143,6 +144,7 @@ def text_bounds(text_bytes: int, message_count: int, bytes_per_token: float, *, 
     return Bounds(lower, expected + written.expected, text_bytes + written.upper)
 
 
+@lru_cache(maxsize=256)
 def template_tokens(message_count: int) -> Bounds:
     """Tokens that the chat template adds to `message_count` messages; none to plain prompts."""
     if not message_count:

@@ -139,7 +139,8 @@ class ByteBudget:
             held = f"{self._held_small} small, {self._held_large} large and {self._held_slow} slow"
             raise ValueError(f"gives back {-small} small, {-large} large and {-slow} slow bytes of {held}")
         self._held_small, self._held_large, self._held_slow = after
-        self._grant()
+        if self._small or self._large or self._growing:
+            self._grant()
 
     def overdraw(self, byte_count: int) -> None:
         """Hold more of the large share, fitting or not: what comes of bytes that were let in. It keeps new ones out."""

@@ -1,11 +1,11 @@
 """Which headers pass between client and vLLM. Pure functions over raw pairs.
 
-The verdict on a name is remembered, since the same few names come with every request.
+The verdict on a list of names is remembered, since a client sends the same with every request.
 Three kinds never pass: those of one connection (RFC 9110 §7.6.1), those that this gateway writes itself, and those
 by which a client could steer vLLM past the gateway.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 _OF_ONE_CONNECTION = frozenset(
@@ -36,6 +36,7 @@ _NOT_TO_CLIENT = _OF_ONE_CONNECTION | {
     b"x-request-id",
 }
 _OURS = b"x-gateway-"
+_REMEMBERED = 128  # lists of names; one may have as many bytes as all headers of a request
 
 
 def request_headers(
@@ -46,12 +47,9 @@ def request_headers(
     With `upstream_key` the client's own credentials stay here and that key goes in their place. Values that are not
     UTF-8 get replacement characters, for the client library can send no others.
     """
-    local = _nominated(raw) if upstream_key is None else _nominated(raw) | _CREDENTIALS
-    kept = [
-        (known, value.decode("utf-8", "replace"))
-        for name, value in raw
-        if (known := _towards_vllm(name)) is not None and name not in local
-    ]
+    names = tuple([name for name, _ in raw])
+    passing = _towards_vllm(names, _nominating(raw) if b"connection" in names else b"", upstream_key is not None)
+    kept = [(name, raw[index][1].decode("utf-8", "replace")) for index, name in passing]
     kept.append(("accept-encoding", "identity"))
     kept.append(("x-request-id", request_id))
     if upstream_key is not None:
@@ -59,26 +57,36 @@ def request_headers(
     return kept
 
 
-def answer_headers(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def answer_headers(raw: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Headers of vLLM's answer that the client gets, names in lower case: the end-to-end ones, content-type and
     content-length among them.
     """
-    pairs = [(name.lower(), value) for name, value in raw]
-    local = _nominated(pairs)
-    return [pair for pair in pairs if _is_for_client(pair[0]) and pair[0] not in local]
+    names = tuple([name.lower() for name, _ in raw])
+    passing = _towards_client(names, _nominating(raw) if b"connection" in names else b"")
+    return [(names[index], raw[index][1]) for index in passing]
 
 
-@lru_cache(maxsize=1024)
-def _towards_vllm(name: bytes) -> str | None:
-    return None if name in _NOT_TO_VLLM or name.startswith(_OURS) else name.decode("latin-1")
+@lru_cache(maxsize=_REMEMBERED)
+def _towards_vllm(names: tuple[bytes, ...], nominating: bytes, is_key_ours: bool) -> tuple[tuple[int, str], ...]:
+    """Which of a request's names pass, as text."""
+    local = _NOT_TO_VLLM | _nominated(nominating) | (_CREDENTIALS if is_key_ours else frozenset())
+    return tuple((index, names[index].decode("latin-1")) for index in _passing(names, local))
 
 
-@lru_cache(maxsize=1024)
-def _is_for_client(name: bytes) -> bool:
-    return name not in _NOT_TO_CLIENT and not name.startswith(_OURS)
+@lru_cache(maxsize=_REMEMBERED)
+def _towards_client(names: tuple[bytes, ...], nominating: bytes) -> tuple[int, ...]:
+    """Which of an answer's names pass."""
+    return tuple(_passing(names, _NOT_TO_CLIENT | _nominated(nominating)))
 
 
-def _nominated(pairs: Sequence[tuple[bytes, bytes]]) -> frozenset[bytes]:
+def _passing(names: Sequence[bytes], local: frozenset[bytes]) -> Iterator[int]:
+    return (index for index, name in enumerate(names) if name not in local and not name.startswith(_OURS))
+
+
+def _nominating(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:
+    return b",".join([value for name, value in pairs if name.lower() == b"connection"])
+
+
+def _nominated(nominating: bytes) -> frozenset[bytes]:
     """Names that `Connection` declares to be of this connection only."""
-    nominations = [value for name, value in pairs if name == b"connection"]
-    return frozenset(name.strip().lower() for value in nominations for name in value.split(b","))
+    return frozenset(name.strip().lower() for name in nominating.split(b","))
