@@ -65,6 +65,9 @@ class Forecast:
     """A line may come to move so many times slower or faster than it did: a part of a level's time of waiting keeps an
     engine busy, and who waits in vain learns it late. With 2.0, one refusal in fifty came late at five times the
     capacity, with 2.5 one in a hundred."""
+    _ROOMY_REQUESTS = 8
+    """A shorter line gets so much less room. An engine of one turn a second would else refuse who is next in line, and
+    want for work."""
     _TURNS_MISSED = 3.0
 
     def __init__(
@@ -108,7 +111,7 @@ class Forecast:
         `ahead` of it in the line (None: it need not wait); `under_way` tokens go to their first token at the engine,
         which has `sequences`.
         """
-        wait = 0.0 if ahead is None else self._LINE_ROOM * self._wait_seconds(ticket, ahead, now)
+        wait = 0.0 if ahead is None else self._wait_seconds(ticket, ahead, now)
         first = wait + self._begins_within(under_way + ticket.prefill_tokens)
         if now + first > ticket.first_token_by:
             return Miss("first token", first, ticket.first_token_by - now)
@@ -145,8 +148,9 @@ class Forecast:
         return self._ROOM * self.first_token.seconds(tokens)
 
     def _wait_seconds(self, ticket: Ticket, ahead: Ahead, now: float) -> float:
-        """The longer of what the line as it stands says and what its flow has seen lately."""
-        return max(self._turn_seconds(ahead, now), self.flows.seconds(ticket, ahead.debt_tokens, now))
+        """The longer of what the line as it stands says and what its flow has seen lately, with room."""
+        room = 1.0 + (self._LINE_ROOM - 1.0) * min(1.0, ahead.requests / self._ROOMY_REQUESTS)
+        return room * max(self._turn_seconds(ahead, now), self.flows.seconds(ticket, ahead.debt_tokens, now))
 
     def _turn_seconds(self, ahead: Ahead, now: float) -> float:
         """How long until all of these have left the line and one more had its turn; 0 while that is not known.
