@@ -65,9 +65,9 @@ class Forecast:
     """A line may come to move so many times slower or faster than it did: a part of a level's time of waiting keeps an
     engine busy, and who waits in vain learns it late. With 2.0, one refusal in fifty came late at five times the
     capacity, with 2.5 one in a hundred."""
-    _ROOMY_REQUESTS = 8
-    """A shorter line gets so much less room. An engine of one turn a second would else refuse who is next in line, and
-    want for work."""
+    _ROOMY_REQUESTS = 16
+    """Of the room a shorter line gets the square of its share. An engine of one turn a second would else refuse who is
+    next in line: it wants for work then, and polite tenants, who wait for few, are refused for what many wait for."""
     _TURNS_MISSED = 3.0
 
     def __init__(
@@ -149,7 +149,7 @@ class Forecast:
 
     def _wait_seconds(self, ticket: Ticket, ahead: Ahead, now: float) -> float:
         """The longer of what the line as it stands says and what its flow has seen lately, with room."""
-        room = 1.0 + (self._LINE_ROOM - 1.0) * min(1.0, ahead.requests / self._ROOMY_REQUESTS)
+        room = 1.0 + (self._LINE_ROOM - 1.0) * min(1.0, ahead.requests / self._ROOMY_REQUESTS) ** 2
         return room * max(self._turn_seconds(ahead, now), self.flows.seconds(ticket, ahead.debt_tokens, now))
 
     def _turn_seconds(self, ahead: Ahead, now: float) -> float:

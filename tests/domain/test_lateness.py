@@ -91,14 +91,14 @@ class TestNewcomers:
         decisions = [one.offer(ticket(first=4.0), 0.0) for _ in range(9)]
         assert decisions[:3] == [WAITING] * 3
         last = refusal_of(decisions[-1])
-        assert last.ahead == decisions.count(WAITING) < 5
-        room = 1.0 + 1.5 * last.ahead / 8
+        assert last.ahead == decisions.count(WAITING) < 7
+        room = 1.0 + 1.5 * (last.ahead / 16) ** 2
         assert last.miss.expected_seconds == pytest.approx(room * (last.ahead + 1) / 2.0, rel=0.2)
 
     def test_a_short_line_keeps_little_room_for_a_slow_engine(self):
         one = busy(known(first_token_per_second=10_000.0), a_second=0.5)
-        assert one.offer(ticket(first=4.0), 0.0) is WAITING
-        assert refusal_of(one.offer(ticket(first=4.0), 0.0)).ahead == 1
+        assert one.offer(ticket(first=3.0), 0.0) is WAITING
+        assert refusal_of(one.offer(ticket(first=3.0), 0.0)).ahead == 1
 
     def test_who_is_more_urgent_does_not_wait_for_the_others(self):
         one = busy(known(first_token_per_second=10_000.0))
@@ -227,10 +227,10 @@ class TestPromises:
         one = busy(known(first_token_per_second=10_000.0))
         assert one.offer(ticket(first=4.0), 0.0) is WAITING
         before = one.would_decide(ticket(first=4.0), 0.0).decision
-        for _ in range(4):
+        for _ in range(6):
             one.promise_after(Newcomer(), 0.0, 0.0, is_kept=True)
         after = refusal_of(one.would_decide(ticket(first=4.0), 0.0).decision)
-        assert (before, after.ahead) == (WAITING, 5)
+        assert (before, after.ahead) == (WAITING, 7)
 
 
 class TestImagesBesideTexts:
