@@ -106,8 +106,8 @@ class _Head(asyncio.Transport):
 class Request(ClientRequest):
     """Sends the headers of the current call as they are, and its short body in the same write.
 
-    aiohttp copies the headers twice more, and before Python 3.12 it writes every body in a task of its own: a tenth of
-    what a short request costs, and a turn of the loop.
+    aiohttp copies the headers twice more, and before Python 3.12 it writes every body in a task of its own: a twelfth
+    of what a short request costs (sampled), and a turn of the loop.
     """
 
     _skip_auto_headers = CIMultiDict[None]({hdrs.CONTENT_TYPE: None})
