@@ -106,7 +106,7 @@ def _backend(
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:
     budget = settings.budget
     return Gate(
-        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens, None, None)),
+        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens)),
         queue,
         clock=timing.clock,
         call_later=timing.call_later,

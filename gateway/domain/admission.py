@@ -21,7 +21,7 @@ from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice,
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy, WaitQueue
 from gateway.domain.text_room import TextRoom
-from gateway.domain.ticket import Newcomer, Ticket
+from gateway.domain.ticket import NO_ROOM, Newcomer, Ticket
 
 # After so many texts that have to wait, no further text is looked at; likewise images, which so never hide a text.
 _MOST_BLOCKED = 8
@@ -157,22 +157,23 @@ class Admission:
 
         No promise goes with it: whoever comes back later is served later than one that waits.
         """
-        sequences = self._budget.held(Resource.SEQUENCES)
-        if not ticket.is_due or not (self._queue or sequences):
+        if not ticket.is_due or not (self._queue or self._budget.held(Resource.SEQUENCES)):
             return None
-        must_wait = bool(self._queue) or self._budget.shortage(ticket.amounts) is not None
+        must_wait = bool(self._queue) or self._budget.shortage(ticket.needs(self._budget.held)) is not None
         # What waiting takes one that keeps its place was looked at when that was promised.
         ahead = self._ahead_of(ticket) if must_wait and not ticket.keeps_place else None
-        under_way = self._budget.held(Resource.PREFILL_TOKENS)
-        miss = self._forecast.miss(ticket, now, ahead, under_way, sequences)
+        miss = self._forecast.miss(ticket, now, ahead, self._budget.held)
         if miss is None:
-            ticket.start_by = self._forecast.start_by(ticket, under_way, sequences)
+            ticket.start_by = self._forecast.start_by(ticket, self._budget.held)
             return None
         requests = 0 if ahead is None else ahead.requests
         return self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)._replace(miss=miss, ahead=requests)
 
     def _ahead_of(self, new: Ticket) -> Ahead:
-        return Ahead.of(self._queue.ahead_of(new), self._promises.ahead_of(new.priority), self._queue.debt_tokens(new))
+        """While some are decoded, texts pass the images that wait for that."""
+        passes_images = not new.is_image and self._budget.held(Resource.IMAGE_PREFILL_TOKENS) > 0
+        ahead = (ticket for ticket in self._queue.ahead_of(new) if not (passes_images and ticket.is_image))
+        return Ahead.of(ahead, self._promises.ahead_of(new.priority), self._queue.debt_tokens(new))
 
     def would_refuse(self, newcomer: Newcomer, now: float) -> Refusal | None:
         """What is certain before the body was read: with others waiting and no room among them, there is none."""
@@ -236,10 +237,9 @@ class Admission:
 
     def _sweep(self, now: float) -> list[tuple[Ticket, Decision]]:
         """Refuse those that wait though they can no longer be served in time."""
-        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
-        if not sequences:
+        if not self._budget.held(Resource.SEQUENCES):
             return []
-        lost = self._forecast.lost(self._queue.in_turn(), now, under_way, sequences)
+        lost = self._forecast.lost(self._queue.in_turn(), now, self._budget.held)
         for ticket in lost:
             self._leave(ticket, now)
         return [(ticket, self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)) for ticket in lost]
@@ -259,7 +259,7 @@ class Admission:
             if short is None:
                 short = self._try_reserve(ticket, now)
             if short is None:
-                self._admit(ticket, [ahead for ahead, missing in blocked if ticket.amounts[missing]], now)
+                self._admit(ticket, [ahead for ahead, missing in blocked if ticket.takes(missing)], now)
                 return ticket
             if not blocked:
                 self._short = short
@@ -269,18 +269,20 @@ class Admission:
 
     def _try_reserve(self, ticket: Ticket, now: float) -> Resource | None:
         """None: it holds its amounts. While texts come and none waits, images that are due leave room for the next."""
-        if ticket.is_image and ticket.is_due and not self._queue.wanted_by_texts.sequences:
-            short = self._budget.shortage(ticket.amounts.plus(self._text_room.amounts(now, self._budget.capacity)))
+        if ticket.is_image:
+            short = self._budget.shortage(ticket.amounts)
+            if short is None:  # else texts may pass it, while it waits for others to be decoded
+                leaves_room = ticket.is_due and not self._queue.wanted_by_texts.sequences
+                room = self._text_room.amounts(now, self._budget.capacity) if leaves_room else NO_ROOM
+                short = self._budget.shortage(ticket.needs(self._budget.held, room))
             if short is not None:
                 return short
         return self._budget.try_reserve(ticket.amounts)
 
     def _is_lost(self, ticket: Ticket, now: float) -> bool:
         """Too late even if let in now; the next sweep refuses it."""
-        if not ticket.is_due:
-            return False
-        under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
-        return sequences > 0 and now > self._forecast.start_by(ticket, under_way, sequences)
+        held = self._budget.held
+        return ticket.is_due and held(Resource.SEQUENCES) > 0 and now > self._forecast.start_by(ticket, held)
 
     def _admit(self, ticket: Ticket, overtaken: list[Ticket], now: float) -> None:
         for ahead in overtaken:
@@ -380,10 +382,9 @@ class Admission:
         """A place, though behind all that wait now, there and of its flow, from which it is served in time."""
         rate, useful_until = self._drain.per_second(now), inf
         if rate and min(to.first_token_by, to.answer_by) < inf:
-            under_way, sequences = self._budget.held(Resource.PREFILL_TOKENS), self._budget.held(Resource.SEQUENCES)
             line_seconds = departures_to_count_on(len(self._queue)) / rate
             flow_seconds = self._forecast.flow_seconds(to, self._queue.debt_tokens(to), now)
-            useful_until = self._forecast.start_by(to, under_way, sequences) - max(line_seconds, flow_seconds)
+            useful_until = self._forecast.start_by(to, self._budget.held) - max(line_seconds, flow_seconds)
         return promises.promise(now, rate, missing, self._jitter(), to, useful_until)
 
     def _pause_if_empty(self, now: float) -> None:
@@ -394,6 +395,6 @@ class Admission:
     def _barrier(self, ticket: Ticket, blocked: list[tuple[Ticket, Resource]]) -> Resource | None:
         """What it must leave to one that is ahead of it and short of that; None: it may pass them all."""
         for ahead, short in blocked:
-            if ticket.amounts[short] and self._queue.overtaken_tokens(ahead) + ticket.cost_tokens > ahead.cost_tokens:
+            if self._queue.overtaken_tokens(ahead) + ticket.cost_tokens > ahead.cost_tokens and ticket.takes(short):
                 return short
         return None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gateway.domain.flow_pace import FlowPaces
 from gateway.domain.pace import REQUEST_TOKENS, FirstTokenPace, TokenPace
 from gateway.domain.promise import DrainRate
+from gateway.domain.quantities import Held, Resource
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import Newcomer, Ticket
 
@@ -53,8 +54,9 @@ class Miss(NamedTuple):
 class Forecast:
     """For one engine. The paces are observed by whoever sees answers (ledger/gate.py), the line by admission.py.
 
-    `answer_seconds` is what levels of service leave for an answer from its first token on. `is_bound` says that there
-    are such levels, by which it is limited what is let in.
+    `begin_seconds` is within what answers are to begin once they were sent, `answer_seconds` what levels of service
+    leave for an answer from its first token on. `is_bound` says that there are such levels, by which it is limited what
+    is let in.
     """
 
     __slots__ = ("_answer_seconds", "first_token", "flows", "is_bound", "line", "token", "turns")
@@ -70,17 +72,11 @@ class Forecast:
     next in line: it wants for work then, and polite tenants, who wait for few, are refused for what many wait for."""
     _TURNS_MISSED = 3.0
 
-    def __init__(
-        self,
-        first_token: FirstTokenPace | None = None,
-        token: TokenPace | None = None,
-        *,
-        answer_seconds: float = inf,
-    ) -> None:
+    def __init__(self, *, begin_seconds: float = inf, answer_seconds: float = inf) -> None:
         self._answer_seconds = answer_seconds
-        self.first_token = first_token or FirstTokenPace()
-        self.token = token or TokenPace()
-        self.is_bound = answer_seconds < inf or self.first_token.window_tokens is not None
+        self.first_token = FirstTokenPace(begin_seconds)
+        self.token = TokenPace()
+        self.is_bound = min(begin_seconds, answer_seconds) < inf
         self.line = DrainRate(self._LINE_MEMORY_SECONDS)
         self.turns = DrainRate(self._LINE_MEMORY_SECONDS)
         self.flows = FlowPaces()
@@ -92,11 +88,12 @@ class Forecast:
         What is left then is for the answer.
         """
         first, total = soonest
-        return cls(FirstTokenPace(first / 8), answer_seconds=total - first if first < inf else total)
+        return cls(begin_seconds=first / 8, answer_seconds=total - first if first < inf else total)
 
     def copy(self) -> "Forecast":
         """With the same paces, and a line that goes its own way from now on."""
-        other = Forecast(self.first_token, self.token, answer_seconds=self._answer_seconds)
+        other = Forecast(answer_seconds=self._answer_seconds)
+        other.first_token, other.token, other.is_bound = self.first_token, self.token, self.is_bound
         other.line, other.turns, other.flows = copy(self.line), copy(self.turns), self.flows.copy()
         return other
 
@@ -105,17 +102,15 @@ class Forecast:
         """With how many at the engine answers end in time; None: with any, as far as is known."""
         return self.token.most_sequences(self._answer_seconds)
 
-    def miss(self, ticket: Ticket, now: float, ahead: Ahead | None, under_way: int, sequences: int) -> Miss | None:
-        """What would come too late; None: nothing, or it cannot be told.
-
-        `ahead` of it in the line (None: it need not wait); `under_way` tokens go to their first token at the engine,
-        which has `sequences`.
+    def miss(self, ticket: Ticket, now: float, ahead: Ahead | None, held: Held) -> Miss | None:
+        """What would come too late; None: nothing, or it cannot be told. `ahead` of it in the line (None: it need not
+        wait).
         """
         wait = 0.0 if ahead is None else self._wait_seconds(ticket, ahead, now)
-        first = wait + self._begins_within(under_way + ticket.prefill_tokens)
+        first = wait + self._begins_within(ticket, held)
         if now + first > ticket.first_token_by:
             return Miss("first token", first, ticket.first_token_by - now)
-        end = first + self.token.seconds(ticket.likely_tokens, sequences + 1)
+        end = first + self.token.seconds(ticket.likely_tokens, held(Resource.SEQUENCES) + 1)
         if now + end > ticket.answer_by:
             return Miss("end of the answer", end, ticket.answer_by - now)
         return None
@@ -124,28 +119,29 @@ class Forecast:
         """How long those of its flow take to have their turns, with room; `debt_tokens` is what its tenant owes."""
         return self._LINE_ROOM * self.flows.seconds(newcomer, debt_tokens, now)
 
-    def start_by(self, ticket: Ticket | Newcomer, under_way: int, sequences: int) -> float:
+    def start_by(self, ticket: Ticket | Newcomer, held: Held) -> float:
         """When it must leave the line, at the latest."""
-        first = self._begins_within(under_way + ticket.prefill_tokens)
-        rest = self.token.seconds(ticket.likely_tokens, sequences)
+        first = self._begins_within(ticket, held)
+        rest = self.token.seconds(ticket.likely_tokens, held(Resource.SEQUENCES))
         return min(ticket.first_token_by - first, ticket.answer_by - first - rest)
 
-    def lost(self, waiting: Iterable[Ticket], now: float, under_way: int, sequences: int) -> list[Ticket]:
+    def lost(self, waiting: Iterable[Ticket], now: float, held: Held) -> list[Ticket]:
         """Those of the line, in its order, that come too late though it moved as much faster as it may, and a standard
         deviation.
         """
         ahead, lost = Ahead(), []
         for ticket in waiting:
             wait = self._line_seconds(ahead.tokens - sqrt(ahead.squares), now) / self._LINE_ROOM
-            if now + wait > self.start_by(ticket, under_way, sequences):
+            if now + wait > self.start_by(ticket, held):
                 lost.append(ticket)
             else:
                 ahead = ahead.plus(ticket)
         return lost
 
-    def _begins_within(self, tokens: int) -> float:
-        """How long so many tokens take to their first token at the engine, with some room: there it is out of hand."""
-        return self._ROOM * self.first_token.seconds(tokens)
+    def _begins_within(self, ticket: Ticket | Newcomer, held: Held) -> float:
+        """How long it takes to its first token at the engine, with some room: there it is out of hand."""
+        under_way = sum(map(held, ticket.begins_after))
+        return self._ROOM * self.first_token.seconds(under_way + ticket.prefill_tokens)
 
     def _wait_seconds(self, ticket: Ticket, ahead: Ahead, now: float) -> float:
         """The longer of what the line as it stands says and what its flow has seen lately, with room."""

@@ -28,16 +28,16 @@ class HoldingsStatistics:
 
 
 class Holdings:
-    """Amounts held of each resource, and its `capacity` (None: not enforced), which only `set_capacity` changes."""
+    """Amounts held of each resource, and its `capacity`, which only `set_capacity` changes; None: not enforced, as are
+    those after the ones that it is made with.
+    """
 
     __slots__ = ("_capacity", "_held", "capacity")
 
     def __init__(self, capacity: Sequence[int | None] = _NOTHING_ENFORCED) -> None:
-        self.capacity: tuple[int | None, ...] = _NOTHING_ENFORCED
-        self._capacity = [_UNLIMITED] * len(_RESOURCES)
+        self.capacity: tuple[int | None, ...] = (*capacity, *_NOTHING_ENFORCED[len(capacity) :])
+        self._capacity = [_UNLIMITED if amount is None else amount for amount in self.capacity]
         self._held = [0] * len(_RESOURCES)
-        for resource, amount in zip(_RESOURCES, capacity, strict=True):
-            self.set_capacity(resource, amount)
 
     @classmethod
     def of(cls, statistics: HoldingsStatistics) -> "Holdings":
@@ -78,6 +78,7 @@ class Holdings:
         held[2] += amounts[2]
         held[3] += amounts[3]
         held[4] += amounts[4]
+        held[5] += amounts[5]
 
     def give_back(self, amounts: Amounts) -> None:
         """Hold less. Raises ValueError, changing nothing, if that is more than is held: someone gave back twice."""
@@ -88,6 +89,7 @@ class Holdings:
             held[2] - amounts[2],
             held[3] - amounts[3],
             held[4] - amounts[4],
+            held[5] - amounts[5],
         ]
         if min(left) < 0:
             raise ValueError(f"gives back {amounts} of {Amounts(*held)}")

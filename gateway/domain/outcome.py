@@ -76,5 +76,6 @@ BUDGET_REASON = {
     Resource.ENCODER_TOKENS: Reason.ENCODER_BUDGET,
     Resource.PREPROCESS_PIXELS: Reason.PREPROCESS_BUDGET,
     Resource.PREFILL_TOKENS: Reason.QUEUE_FULL,
+    Resource.IMAGE_PREFILL_TOKENS: Reason.QUEUE_FULL,
 }
 """Where nobody may wait, the resource that is short is the reason itself."""

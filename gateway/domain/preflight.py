@@ -11,7 +11,7 @@ from gateway.domain.decision import Prospect, Refusal, Verdict
 from gateway.domain.errors import GatewayError
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.never_fits import Misfit
-from gateway.domain.quantities import Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.remedies import Remedies, Shortage, within_free
 from gateway.domain.vision.base import VisionFamily
@@ -64,7 +64,7 @@ def foresee(
 ) -> Foresight:
     """What `Admission.would_decide` said, with what would change it. `family` None: sizes are not advised."""
     # What is on its way to its first token has it in a moment: nothing that the request could change is short.
-    short = None if prospect.short is Resource.PREFILL_TOKENS else prospect.short
+    short = None if prospect.short in TO_FIRST_TOKEN else prospect.short
     shortage = None if short is None else _shortage(cost, short, holdings)
     remedies = Remedies()
     if short is not None and shortage is not None:

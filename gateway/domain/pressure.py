@@ -16,7 +16,7 @@ from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.outcome import BUDGET_REASON, Reason
 from gateway.domain.priority import Priority
 from gateway.domain.promise import NO_PROMISE, RetryAdvice
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource
 from gateway.domain.resize import Preset
 
 CALM_SECONDS = 5.0
@@ -29,7 +29,7 @@ UNMET_SECONDS = 10.0
 _OF_IMAGES = frozenset({Resource.ENCODER_TOKENS, Resource.PREPROCESS_PIXELS})
 # What is on its way to its first token is so for about a second: that many such seconds wait says nothing of a full
 # engine.
-_LASTING = tuple(resource for resource in Resource if resource is not Resource.PREFILL_TOKENS)
+_LASTING = tuple(resource for resource in Resource if resource not in TO_FIRST_TOKEN)
 _OF_TEXTS = tuple(resource for resource in _LASTING if resource not in _OF_IMAGES)
 _NOTHING: tuple[float, ...] = (0.0,) * len(Resource)
 
@@ -123,6 +123,8 @@ class Unmet:
     def note(self, amounts: Amounts, capacity: Sequence[int | None], now: float, *, has_images: bool) -> None:
         """One was refused. What it wanted beyond the whole of a resource counts as the whole."""
         self._fade(now)
+        # Images begin after texts, so they want what these do.
+        amounts = amounts._replace(prefill_tokens=amounts.prefill_tokens + amounts.image_prefill_tokens)
         most = [
             amount if whole is None else min(amount, whole) for amount, whole in zip(amounts, capacity, strict=True)
         ]

@@ -4,6 +4,7 @@ The resources that a request holds at the engine. Bytes in this process (bodies,
 budgeted too, each by a budget of its own (ledger/byte_budget.py): they are taken and given back at other moments.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -16,24 +17,44 @@ class Resource(IntEnum):
     ENCODER_TOKENS = 2
     PREPROCESS_PIXELS = 3
     PREFILL_TOKENS = 4
+    IMAGE_PREFILL_TOKENS = 5
 
     @property
     def label(self) -> str:
         return self.name.lower()
 
 
+TO_FIRST_TOKEN = (Resource.PREFILL_TOKENS, Resource.IMAGE_PREFILL_TOKENS)
+"""What is on its way to the first token; the second of what has images that are still decoded. Texts pass that, so they
+do not wait for it."""
+
+TEXT_TO_FIRST_TOKEN = TO_FIRST_TOKEN[:1]
+
+
 class Amounts(NamedTuple):
-    """One number per `Resource`, in its order: blocks, sequences, embeddings, pixels, prompt tokens (pace.py)."""
+    """One number per `Resource`, in its order: blocks, sequences, embeddings, pixels, and prompt tokens (pace.py): of
+    what can begin, and of what has images to be decoded first.
+    """
 
     kv_blocks: int = 0
     sequences: int = 0
     encoder_tokens: int = 0
     preprocess_pixels: int = 0
     prefill_tokens: int = 0
+    image_prefill_tokens: int = 0
+
+    def with_prefill(self, tokens: int) -> "Amounts":
+        """With so many prompt tokens, of texts or of images as its pixels say."""
+        blocks, sequences, encoder_tokens, pixels, *_ = self
+        return Amounts(blocks, sequences, encoder_tokens, pixels, *((0, tokens) if pixels else (tokens, 0)))
 
     def plus(self, other: "Amounts", sign: int = 1) -> "Amounts":
         """Resource by resource, with `sign` -1 less instead of more."""
         return Amounts(*[mine + sign * more for mine, more in zip(self, other, strict=True)])
+
+
+Held = Callable[[Resource], int]
+"""How much of it is held at the engine."""
 
 
 class Bounds(NamedTuple):

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from gateway.domain.cost import OutputGrowth, RequestCost
 from gateway.domain.pace import REQUEST_TOKENS
 from gateway.domain.priority import Priority
-from gateway.domain.quantities import Amounts
+from gateway.domain.quantities import TEXT_TO_FIRST_TOKEN, TO_FIRST_TOKEN, Amounts, Held, Resource
 
 OUTPUT_WEIGHT = 4
 """A token of an answer keeps an engine several times as long as one of a prompt; sellers take 4 to 8 times as much."""
+
+NO_ROOM = Amounts()
 
 SMALL_BODY_BYTES = 256 * 1024
 """Bodies up to this size have a quarter of every queue and byte budget to themselves."""
@@ -39,6 +41,11 @@ class Newcomer(NamedTuple):
     def prefill_tokens(self) -> int:
         """As little as any request takes: it was not read yet."""
         return REQUEST_TOKENS
+
+    @property
+    def begins_after(self) -> tuple[Resource, ...]:
+        """What of it that is on its way to the first token comes before."""
+        return TO_FIRST_TOKEN if self.is_image else TEXT_TO_FIRST_TOKEN
 
     @property
     def likely_tokens(self) -> int:
@@ -92,9 +99,8 @@ class Ticket:
         amounts = cost.amounts
         # Images that the engine knows are not encoded again, and what they are part of is probably in its prefix cache.
         new_tokens = cost.prompt_tokens.expected - cost.visual_tokens + amounts.encoder_tokens
-        blocks, sequences, encoder_tokens, pixels, _ = amounts
         return cls(
-            amounts=Amounts(blocks, sequences, encoder_tokens, pixels, new_tokens + REQUEST_TOKENS * sequences),
+            amounts=amounts.with_prefill(new_tokens + REQUEST_TOKENS * amounts.sequences),
             arrived=arrived,
             deadline=arrived + wait_seconds,
             body_bytes=cost.body_bytes,
@@ -113,7 +119,31 @@ class Ticket:
     @property
     def prefill_tokens(self) -> int:
         """What it takes to its first token, as pace.py counts."""
-        return self.amounts.prefill_tokens
+        return self.amounts.prefill_tokens + self.amounts.image_prefill_tokens
+
+    @property
+    def begins_after(self) -> tuple[Resource, ...]:
+        """What of it that is on its way to the first token comes before."""
+        return TO_FIRST_TOKEN if self.is_image else TEXT_TO_FIRST_TOKEN
+
+    def takes(self, resource: Resource) -> bool:
+        """Any of it, now or, of what is to begin, once its images are decoded."""
+        return self.amounts[resource] > 0 or (resource is Resource.PREFILL_TOKENS and self.is_image)
+
+    def needs(self, held: Held, room: Amounts = NO_ROOM) -> Amounts:
+        """What has to be free for it beside `room`; with images it waits for all that are to begin before it."""
+        if not self.is_image:
+            return self.amounts
+        blocks, sequences, encoder_tokens, pixels, _, tokens = self.amounts
+        tokens += room.prefill_tokens
+        return Amounts(
+            blocks + room.kv_blocks,
+            sequences + room.sequences,
+            encoder_tokens + room.encoder_tokens,
+            pixels + room.preprocess_pixels,
+            tokens + held(Resource.IMAGE_PREFILL_TOKENS),
+            tokens + held(Resource.PREFILL_TOKENS),
+        )
 
     @property
     def is_due(self) -> bool:

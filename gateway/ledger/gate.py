@@ -16,7 +16,7 @@ from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Ending
 from gateway.domain.pressure import Pressure
 from gateway.domain.promise import RetryAdvice
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.base import Ledger
@@ -255,16 +255,13 @@ class Gate:
         """What is on its way to the first token is bounded, by levels of service."""
         return self._forecast.is_bound
 
-    @property
-    def prefill_tokens(self) -> int:
-        """On their way to the first token."""
-        return self._ledger.held(Resource.PREFILL_TOKENS) + self.unadmitted.prefill_tokens
+    def tokens_to_begin(self, ticket: Ticket) -> int:
+        """On their way to the first token, and not passed by such a request."""
+        return sum(self._ledger.held(resource) + self.unadmitted[resource] for resource in ticket.begins_after)
 
-    @property
-    def first_token_seconds(self) -> float:
+    def first_token_seconds(self, ticket: Ticket) -> float:
         """How long what is on its way takes to its first token; 0 while that is not known."""
-        pace = self._forecast.first_token
-        return pace.seconds(self.prefill_tokens) if pace.is_known else 0.0
+        return self._forecast.first_token.seconds(self.tokens_to_begin(ticket))
 
     def first_token_came(self, tokens: int, seconds: float) -> None:
         """It came `seconds` after its request was sent; `tokens` were on their way then, its own among them."""
@@ -308,7 +305,8 @@ class Gate:
         self._ledger.set_capacity(Resource.SEQUENCES, min(limits, default=None))
 
     def _follow_pace(self) -> None:
-        self._ledger.set_capacity(Resource.PREFILL_TOKENS, self._forecast.first_token.window_tokens)
+        for resource in TO_FIRST_TOKEN:
+            self._ledger.set_capacity(resource, self._forecast.first_token.window_tokens)
 
     def _arm(self) -> None:
         """One timer, for the next deadline; one that fires too early only looks again."""

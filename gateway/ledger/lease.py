@@ -1,6 +1,7 @@
 """What an admitted request holds of its engine, and what its answer shows of the engine's pace.
 
-From `Resource.ENCODER_TOKENS` on, resources are held until the first token; those before it to the end.
+From `Resource.ENCODER_TOKENS` on, resources are held until the first token (of the last two one after the other);
+those before it to the end.
 """
 
 from typing import TYPE_CHECKING
@@ -59,18 +60,21 @@ class Lease:
     def sent(self, *, is_streamed: bool) -> None:
         """The body is on its way to the engine.
 
-        A stream shows by its first event that its prompt and images are through. Any other answer does not: it counts
-        as through once it should be, by the learned paces.
+        A stream shows by its first event that its prompt and images are through; once its images should be decoded, it
+        is in the way of texts. Any other answer shows nothing: it counts as through once it should be, by the learned
+        paces, and is in nobody's way.
         """
         pixels = self._ticket.amounts.preprocess_pixels
         delay = self._gate.preprocessing_started(pixels) if pixels else 0.0
         if is_streamed:
             self._pixels_in_sight = pixels
-            self._sent_at, self._behind_tokens = self._gate.now, self._gate.prefill_tokens
+            self._sent_at, self._behind_tokens = self._gate.now, self._gate.tokens_to_begin(self._ticket)
+            if delay and self._gate.has_levels:
+                self._front_timer = self._gate.call_later(delay, self._decoded)
             return
         if pixels:
             self._gate.preprocessing_out_of_sight(pixels)
-        delay = max(delay, self._gate.first_token_seconds)
+        delay = max(delay, self._gate.first_token_seconds(self._ticket))
         # Without a pace nothing says when it is through, and where no level is set nobody waits for that.
         if (delay or self._gate.has_levels) and any(self._ticket.amounts[Resource.ENCODER_TOKENS :]):
             self._front_timer = self._gate.call_later(delay, self._release_front)
@@ -117,9 +121,17 @@ class Lease:
         if self._held is not None:
             self.close(Ending.IGNORED)
 
+    def _decoded(self) -> None:
+        """Its images should be, so that it is in the way of texts until it begins."""
+        held, tokens = self.held, self.held.image_prefill_tokens
+        if tokens:
+            self._held = held._replace(prefill_tokens=tokens, image_prefill_tokens=0)
+            self._gate.grow(Amounts(prefill_tokens=tokens))
+            self._gate.give_back(Amounts(image_prefill_tokens=tokens))
+
     def _release_front(self) -> None:
         held = self.held
-        if not (held.prefill_tokens or held.encoder_tokens or held.preprocess_pixels):
-            return
-        self._held = Amounts(held.kv_blocks, held.sequences)
-        self._gate.give_back(Amounts(0, 0, held.encoder_tokens, held.preprocess_pixels, held.prefill_tokens))
+        front = held[Resource.ENCODER_TOKENS :]
+        if any(front):
+            self._held = Amounts(held.kv_blocks, held.sequences)
+            self._gate.give_back(Amounts(0, 0, *front))

@@ -55,12 +55,12 @@ class ShadowLease(UnadmittedLease):
     `would_wait_seconds` is how long it stood in line, until now if it still does.
     """
 
-    __slots__ = ("_decided_at", "_is_front_through", "decision")
+    __slots__ = ("_decided_at", "_is_decoded", "_is_front_through", "decision")
 
     def __init__(self, gate: Gate, ticket: Ticket) -> None:
         super().__init__(gate, ticket)
         self._decided_at: float | None = None
-        self._is_front_through = False
+        self._is_decoded = self._is_front_through = False
         self.decision: Decision = Verdict.WAITING
         decision = gate.ask(ticket, self._decided)
         if decision is not Verdict.WAITING:
@@ -103,6 +103,12 @@ class ShadowLease(UnadmittedLease):
             self._held = self._ticket.amounts
             if self._is_front_through:
                 self._release_front()
+            elif self._is_decoded:
+                self._decoded()
+
+    def _decoded(self) -> None:
+        self._is_decoded = True
+        super()._decoded()
 
     def _release_front(self) -> None:
         self._is_front_through = True

@@ -145,7 +145,7 @@ class _Server:
 def _gate(configuration: Configuration, engine: EngineSettings, time: VirtualTime) -> Gate:
     blocks = EngineLimits(kv_blocks=engine.kv_blocks).admission_kv_blocks
     return Gate(
-        LocalLedger((blocks, engine.sequences, engine.encoder_tokens, None, None)),
+        LocalLedger((blocks, engine.sequences, engine.encoder_tokens)),
         configuration.queue,
         clock=time,
         call_later=time.call_later,

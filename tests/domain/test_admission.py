@@ -21,7 +21,7 @@ from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 ADMITTED, WAITING = Verdict.ADMITTED, Verdict.WAITING
 
 
-def admission(capacity=(10, None, None, None, None), **policy) -> Admission:
+def admission(capacity=(10,), **policy) -> Admission:
     return Admission(Holdings(capacity), QueuePolicy(**policy), jitter=lambda: 0.0)
 
 
@@ -165,7 +165,7 @@ class TestOvertaking:
         assert let_in(door, 1.0) == [large, *late, small]
 
     def test_after_eight_that_have_to_wait_no_other_is_looked_at(self):
-        door = admission((10, None, None, None, None))
+        door = admission((10,))
         door.offer(ticket(8), 0.0)
         behind(door, *[ticket(5, tenant=f"tenant {number}") for number in range(8)])
         behind(door, ticket(1, tenant="tenant 8"))
@@ -311,14 +311,17 @@ class TestRefusals:
             (Resource.ENCODER_TOKENS, Reason.ENCODER_BUDGET),
             (Resource.PREPROCESS_PIXELS, Reason.PREPROCESS_BUDGET),
             (Resource.PREFILL_TOKENS, Reason.QUEUE_FULL),
+            (Resource.IMAGE_PREFILL_TOKENS, Reason.QUEUE_FULL),
         ],
     )
     def test_without_a_queue_the_resource_is_the_reason(self, resource, reason):
+        has_images = resource in (Resource.PREPROCESS_PIXELS, Resource.IMAGE_PREFILL_TOKENS)
+        amounts = Amounts(1, 1, 1, int(has_images)).with_prefill(1)
         capacity = [None] * len(Resource)
         capacity[resource] = 1
         door = admission(capacity, requests=0)
-        assert door.offer(Ticket(Amounts(1, 1, 1, 1, 1), 0.0, 30.0), 0.0) is ADMITTED
-        refusal = door.offer(Ticket(Amounts(1, 1, 1, 1, 1), 0.0, 30.0), 0.0)
+        assert door.offer(Ticket(amounts, 0.0, 30.0), 0.0) is ADMITTED
+        refusal = door.offer(Ticket(amounts, 0.0, 30.0), 0.0)
         assert (refusal.reason, refusal.short) == (reason, resource)
         assert refusal.error(door.policy).message.startswith("The engine is busy and this gateway keeps no queue.")
 
@@ -475,9 +478,7 @@ class Traffic:
         greedy_returns: bool = True,
     ):
         self.random = random.Random(seed)
-        self.door = Admission(
-            Holdings((None, seats, None, None, None)), QueuePolicy(requests=places), self.random.random
-        )
+        self.door = Admission(Holdings((None, seats)), QueuePolicy(requests=places), self.random.random)
         self.arrivals_a_second = load * seats / service_seconds
         self.service_seconds = service_seconds
         self.is_mixed = is_mixed

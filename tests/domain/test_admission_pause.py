@@ -11,7 +11,7 @@ from gateway.domain.ticket import Ticket
 
 
 def admission(**policy: int) -> Admission:
-    return Admission(Holdings((100, None, None, None, None)), QueuePolicy(**policy), jitter=lambda: 0.0)
+    return Admission(Holdings((100,)), QueuePolicy(**policy), jitter=lambda: 0.0)
 
 
 def ticket(arrived: float, wait: float = 30.0) -> Ticket:

@@ -25,7 +25,7 @@ def requests(seed, rate, seconds, *, due=DUE_SECONDS, prompts=PROMPTS, tenants="
     dice, now = random.Random(seed), 0.0
     while (now := now + dice.expovariate(rate)) < seconds:
         prompt, output = dice.choice(prompts), max(16, min(400, round(dice.lognormvariate(4.6, 0.6))))
-        amounts = Amounts(1, 1, 0, 1_000 * (prompt > 60), prompt + REQUEST_TOKENS)
+        amounts = Amounts(1, 1, 0, 1_000 * (prompt > 60)).with_prefill(prompt + REQUEST_TOKENS)
         cost = prompt + OUTPUT_WEIGHT * MEAN_OUTPUT
         tenant = dice.choice(tenants)
         yield Ticket(amounts, now, now + 30.0, cost_tokens=cost, tenant=tenant, first_token_by=now + due), output

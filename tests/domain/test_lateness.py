@@ -32,7 +32,7 @@ def known(*, first_token_per_second=1_000.0, token_seconds=0.01) -> Forecast:
 
 def door(forecast=NOTHING_KNOWN, *, sequences=2, **policy) -> Admission:
     return Admission(
-        Holdings((None, sequences, None, None, None)),
+        Holdings((None, sequences)),
         QueuePolicy(**policy),
         jitter=lambda: 0.0,
         forecast=forecast.copy(),
@@ -41,7 +41,7 @@ def door(forecast=NOTHING_KNOWN, *, sequences=2, **policy) -> Admission:
 
 def ticket(tokens=600, *, now=0.0, first=inf, total=inf, wait=30.0, pixels=0, **fields) -> Ticket:
     due = {"first_token_by": now + first, "answer_by": now + total}
-    return Ticket(Amounts(1, 1, 0, pixels, tokens), now, now + wait, cost_tokens=tokens, **due | fields)
+    return Ticket(Amounts(1, 1, 0, pixels).with_prefill(tokens), now, now + wait, cost_tokens=tokens, **due | fields)
 
 
 def busy(forecast, *, a_second=2.0, tokens=600) -> Admission:
@@ -249,6 +249,62 @@ class TestImagesBesideTexts:
         two = door(sequences=2)
         two.offer(ticket(), 0.0)
         assert two.offer(ticket(pixels=1_000), 1.0) is ADMITTED
+
+
+def bounded_door(tokens=2_000, forecast=NOTHING_KNOWN) -> Admission:
+    """So many tokens may be on their way to the first token at once; all images are still decoded."""
+    holdings = Holdings((None, 128, None, None, tokens, tokens))
+    return Admission(holdings, QueuePolicy(), jitter=lambda: 0.0, forecast=forecast.copy())
+
+
+class TestImagesThatAreDecoded:
+    def test_texts_do_not_wait_for_them(self):
+        one = bounded_door()
+        assert one.offer(ticket(1_900, pixels=1_000), 0.0) is ADMITTED
+        assert one.offer(ticket(1_500), 0.0) is ADMITTED
+
+    def test_nor_for_one_that_waits_for_them(self):
+        one = bounded_door()
+        decoded, image, text = ticket(1_800, pixels=1_000), ticket(1_000, pixels=1_000), ticket(300)
+        assert [one.offer(each, 0.0) for each in (decoded, text, image)] == [ADMITTED, ADMITTED, WAITING]
+        texts = [ticket(300, tenant=str(number)) for number in range(6)]
+        assert [one.offer(each, 0.0) for each in texts] == [WAITING] * 6
+        assert one.tick(0.0) == [(each, ADMITTED) for each in texts[:5]]
+
+    def test_nor_is_one_late_for_them(self):
+        one = bounded_door(4_000, known(first_token_per_second=1_000.0))
+        assert one.offer(ticket(3_000, pixels=1_000), 0.0) is ADMITTED
+        assert isinstance(one.offer(ticket(600, first=4.0, pixels=1_000), 0.0), Refusal)
+        assert one.offer(ticket(600, first=4.0), 0.0) is ADMITTED
+
+    def test_nor_for_those_that_wait_for_them(self):
+        one = busy(known(first_token_per_second=10_000.0))
+        for _ in range(9):
+            assert one.offer(ticket(pixels=1_000, priority=Priority.INTERACTIVE), 0.0) is WAITING
+        assert isinstance(one.would_decide(ticket(first=4.0), 0.0).decision, Refusal)
+        one._budget.grow(Amounts(image_prefill_tokens=600))
+        assert one.would_decide(ticket(first=4.0), 0.0).decision is WAITING
+
+    def test_images_wait_for_all_that_are_to_begin_before_them(self):
+        one = bounded_door()
+        text, first, second = ticket(600), ticket(1_000, pixels=1_000), ticket(1_000, pixels=1_000)
+        assert [one.offer(each, 0.0) for each in (text, first, second)] == [ADMITTED, ADMITTED, WAITING]
+        one.give_back(text.amounts)
+        assert one.tick(0.0) == [(second, ADMITTED)]
+
+    def test_one_that_waits_for_a_text_to_begin_is_passed_by_no_more_texts_than_it_costs(self):
+        one = bounded_door()
+        began, image = ticket(1_500), ticket(1_000, pixels=1_000)
+        assert [one.offer(each, 0.0) for each in (began, image)] == [ADMITTED, WAITING]
+        texts = [ticket(400, tenant=str(number)) for number in range(3)]
+        assert [one.offer(each, 0.0) for each in texts] == [WAITING] * 3
+        assert one.tick(0.0) == [(texts[0], ADMITTED)]
+        one.give_back(texts[0].amounts)
+        assert one.tick(0.0) == [(texts[1], ADMITTED)]
+        one.give_back(texts[1].amounts)
+        assert one.tick(0.0) == []
+        one.give_back(began.amounts)
+        assert one.tick(0.0) == [(image, ADMITTED), (texts[2], ADMITTED)]
 
 
 def test_a_level_leaves_the_engine_an_eighth_of_the_time_to_the_first_token_and_the_rest_to_the_answer():

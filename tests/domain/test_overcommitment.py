@@ -70,7 +70,7 @@ class Running:
 
 def simulate(answer_tokens: Callable[[Random], int], rule: ReservationRule) -> Seen:
     random, reservation = Random(7), OutputReservation()
-    holdings = Holdings((CAPACITY, None, None, None, None))
+    holdings = Holdings((CAPACITY,))
     running: list[Running] = []
     excess, at_once, finished = [], 0, 0
     for step in range(STEPS):

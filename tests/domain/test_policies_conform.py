@@ -48,6 +48,11 @@ class Anything(RuleBasedStateMachine):
     def grow(self, index, blocks):
         self.traffic.grow(index, blocks)
 
+    @precondition(lambda self: self.traffic.inside)
+    @rule(index=st.integers(0, 50))
+    def decoded(self, index):
+        self.traffic.decoded(index)
+
     @precondition(lambda self: self.traffic.waiting)
     @rule(index=st.integers(0, 50))
     def client_leaves(self, index):

@@ -1,5 +1,7 @@
 """The verdict on a request that was only asked for."""
 
+import pytest
+
 from gateway.domain.cost import EngineLimits
 from gateway.domain.decision import Prospect, Refusal, Verdict
 from gateway.domain.geometry import Size
@@ -8,7 +10,7 @@ from gateway.domain.never_fits import find_misfit
 from gateway.domain.outcome import Reason
 from gateway.domain.preflight import ADMITTED, Foresight, Outlook, foresee, never
 from gateway.domain.promise import RetryAdvice
-from gateway.domain.quantities import Bounds, Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Bounds, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.remedies import Remedies, Shortage
 from tests.support.costs import FAMILY, cost_of
@@ -64,8 +66,9 @@ def test_a_refusal_carries_its_error_and_what_would_have_fitted():
     assert seen.remedies.oldest_images == 1
 
 
-def test_what_waits_for_others_to_begin_is_short_of_nothing_that_it_could_change():
-    seen = told(Prospect(Verdict.WAITING, Resource.PREFILL_TOKENS))
+@pytest.mark.parametrize("resource", TO_FIRST_TOKEN)
+def test_what_waits_for_others_to_begin_is_short_of_nothing_that_it_could_change(resource):
+    seen = told(Prospect(Verdict.WAITING, resource))
     assert (seen.outlook, seen.shortage, seen.remedies) == (Outlook.WAITING, None, Remedies())
 
 

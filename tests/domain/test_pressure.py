@@ -127,6 +127,14 @@ def test_what_was_refused_fades_and_what_texts_wanted_is_in_the_way_of_images_to
     assert unmet.share([None] * len(Resource), 10.0, on_images=True) == 0.0
 
 
+def test_what_texts_and_images_wanted_of_the_way_to_the_first_token_adds_up():
+    unmet, capacity = Unmet(), [*[None] * 4, 2_000, 2_000]
+    unmet.note(Amounts(1, 1).with_prefill(1_000), capacity, 0.0, has_images=False)
+    unmet.note(Amounts(1, 1, 0, 500).with_prefill(1_000), capacity, 0.0, has_images=True)
+    assert unmet.share(capacity, 0.0, on_images=True) == 1.0
+    assert unmet.share(capacity, 0.0, on_images=False) == 0.5
+
+
 def test_rungs_that_are_not_wanted_are_never_in_force():
     assert Ladder({}).observe(1000.0, 0.0) == set()
 

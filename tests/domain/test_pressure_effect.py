@@ -81,7 +81,7 @@ class Simulation:
     prefill_free_at: float = 0.0
 
     def __post_init__(self) -> None:
-        holdings = Holdings((LIMITS.admission_kv_blocks, 64, None, int(2 * PIXELS_PER_SECOND), None))
+        holdings = Holdings((LIMITS.admission_kv_blocks, 64, None, int(2 * PIXELS_PER_SECOND)))
         self.holdings, self.forecast = holdings, Forecast()
         self.admission = Admission(holdings, QueuePolicy(wait_seconds=WAIT_SECONDS), lambda: 0.5, self.forecast)
         self.ladder = Ladder(self.bands)
@@ -117,7 +117,7 @@ class Simulation:
             self.seen.refused += 1
 
     def serve(self, ticket: Ticket) -> None:
-        taken, behind_tokens = ticket.amounts, self.holdings.held(Resource.PREFILL_TOKENS)
+        taken, behind_tokens = ticket.amounts, self.holdings.held(Resource.IMAGE_PREFILL_TOKENS)
         decoded = max(self.now, self.decoder_free_at) + taken.preprocess_pixels / PIXELS_PER_SECOND
         first_token = max(decoded, self.prefill_free_at) + ticket.prefill_tokens / PROMPT_TOKENS_PER_SECOND
         self.decoder_free_at, self.prefill_free_at = decoded, first_token
@@ -129,7 +129,7 @@ class Simulation:
     def first_token(self, ticket: Ticket, behind_tokens: int, sent: float) -> None:
         """As the gate learns from it."""
         self.forecast.first_token.observe(behind_tokens, self.now - sent)
-        self.holdings.set_capacity(Resource.PREFILL_TOKENS, self.window_tokens)
+        self.holdings.set_capacity(Resource.IMAGE_PREFILL_TOKENS, self.window_tokens)
         self.admission.give_back(ticket.amounts._replace(kv_blocks=0, sequences=0))
 
     @property

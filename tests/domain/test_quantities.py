@@ -10,6 +10,7 @@ def test_resources_are_labelled_by_their_names():
         "encoder_tokens",
         "preprocess_pixels",
         "prefill_tokens",
+        "image_prefill_tokens",
     ]
 
 

@@ -33,4 +33,4 @@ def test_each_as_large_as_the_last():
 def test_never_more_than_a_quarter_of_what_there_is():
     one = room(0.0)
     one.came(Amounts(900, 1, prefill_tokens=9_000), 0.0)
-    assert one.amounts(0.0, (100, 2, None, None, 8_000)) == Amounts(25, 1, prefill_tokens=2_000)
+    assert one.amounts(0.0, (100, 2, None, None, 8_000, None)) == Amounts(25, 1, prefill_tokens=2_000)

@@ -1,7 +1,7 @@
 from gateway.domain.cost import EngineLimits, estimate
 from gateway.domain.pace import REQUEST_TOKENS
 from gateway.domain.priority import Priority
-from gateway.domain.quantities import Amounts, Bounds
+from gateway.domain.quantities import Amounts, Bounds, Resource
 from gateway.domain.request import VisionRequest
 from gateway.domain.ticket import Newcomer, Ticket
 
@@ -20,6 +20,17 @@ def test_what_a_ticket_takes_from_the_cost():
     assert (made.arrived, made.deadline, made.body_bytes, made.cost_tokens) == (5.0, 35.0, 3_000, 120 + 4 * 32)
     assert made.is_return
     assert (made.priority, made.tenant, made.weight) == (Priority.DEFAULT, "", 1.0)
+
+
+def test_what_has_images_to_decode_takes_of_both_that_lie_before_a_first_token():
+    image, text = (
+        Ticket(Amounts(1, 1, 0, 50).with_prefill(600), 0.0, 9.0),
+        Ticket(Amounts(1, 1).with_prefill(70), 0.0, 9.0),
+    )
+    assert (image.amounts, text.amounts) == (Amounts(1, 1, 0, 50, 0, 600), Amounts(1, 1, 0, 0, 70, 0))
+    assert (image.prefill_tokens, text.prefill_tokens) == (600, 70)
+    assert [image.takes(resource) for resource in Resource] == [True, True, False, True, True, True]
+    assert [text.takes(resource) for resource in Resource] == [True, True, False, False, True, False]
 
 
 def test_whose_it_is_and_how_urgent():

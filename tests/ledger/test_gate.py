@@ -59,7 +59,7 @@ class TestAdmission:
         first.close(Ending.DONE)
         second = await task
         assert second.queue_seconds == 3.0
-        assert held(gate) == (10, 1, 0, 0, 0)
+        assert held(gate) == (10, 1, 0, 0, 0, 0)
 
     async def test_the_line_is_kept(self, gate, clock):
         first = await gate.admit(ticket(clock))
@@ -70,7 +70,7 @@ class TestAdmission:
         second.close(Ending.DONE)
         for task in tasks[1:]:
             (await task).close(Ending.DONE)
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
 
     async def test_a_deadline_ends_the_wait(self, gate, clock):
         await gate.admit(ticket(clock))
@@ -148,7 +148,7 @@ class TestClientLeft:
         lease = await second
         assert head.cancelled()
         assert lease.held.kv_blocks == 4
-        assert held(gate) == (10, 2, 0, 0, 0)
+        assert held(gate) == (10, 2, 0, 0, 0, 0)
 
     async def test_cancelled_in_the_moment_of_admission(self, gate, clock):
         first = await gate.admit(ticket(clock))
@@ -158,9 +158,9 @@ class TestClientLeft:
         task.cancel()
         lease = await after
         assert task.cancelled()
-        assert held(gate) == (10, 1, 0, 0, 0)
+        assert held(gate) == (10, 1, 0, 0, 0, 0)
         lease.close(Ending.DONE)
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
 
     async def test_admitted_in_the_moment_of_cancellation(self, gate, clock):
         first = await gate.admit(ticket(clock))
@@ -169,7 +169,7 @@ class TestClientLeft:
         first.close(Ending.DONE)
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
         assert gate.statistics().leases == 0
 
     async def test_cancelled_in_the_moment_of_refusal(self, gate, clock):
@@ -180,7 +180,7 @@ class TestClientLeft:
         with pytest.raises(asyncio.CancelledError):
             await task
         first.close(Ending.DONE)
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
 
     async def test_any_mixture_of_endings_leaves_nothing_behind(self, clock):
         gate, dice = gate_with(clock, requests=20), random.Random(7)
@@ -217,7 +217,7 @@ class TestClientLeft:
         kinds = {type(result) for result in results}
         assert kinds == {type(None), asyncio.CancelledError, GatewayError}
         statistics = gate.statistics()
-        assert statistics.holdings.held == (0, 0, 0, 0, 0)
+        assert statistics.holdings.held == (0, 0, 0, 0, 0, 0)
         assert statistics.leases == statistics.admission.queue_depth == statistics.admission.queue_bytes == 0
 
 
@@ -225,14 +225,14 @@ class TestLease:
     async def test_the_first_event_frees_encoder_and_preprocessing(self, gate, clock):
         lease = await gate.admit(ticket(clock, encoder=900, pixels=MEGAPIXEL))
         lease.sent(is_streamed=True)
-        assert held(gate) == (10, 1, 900, MEGAPIXEL, 0)
+        assert held(gate) == (10, 1, 900, MEGAPIXEL, 0, 0)
         clock.advance(1.0)
         lease.first_event()
-        assert held(gate) == (10, 1, 0, 0, 0)
+        assert held(gate) == (10, 1, 0, 0, 0, 0)
         assert lease.held == Amounts(10, 1)
         lease.first_event()
         lease.close(Ending.DONE)
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
         assert clock.pending == []
 
     async def test_what_the_first_event_frees_lets_waiters_in(self, gate, clock):
@@ -248,18 +248,18 @@ class TestLease:
         for lease in (first, second):
             lease.sent(is_streamed=False)
         clock.advance(0.49)
-        assert held(gate) == (2, 2, 200, 30 * MEGAPIXEL, 0)
+        assert held(gate) == (2, 2, 200, 30 * MEGAPIXEL, 0, 0)
         clock.advance(0.01)
-        assert held(gate) == (2, 2, 100, 20 * MEGAPIXEL, 0)
+        assert held(gate) == (2, 2, 100, 20 * MEGAPIXEL, 0, 0)
         clock.advance(1.0)
-        assert held(gate) == (2, 2, 0, 0, 0)
+        assert held(gate) == (2, 2, 0, 0, 0, 0)
 
     async def test_an_answer_before_that_leaves_no_timer(self, gate, clock):
         lease = await gate.admit(ticket(clock, encoder=100, pixels=10 * MEGAPIXEL))
         lease.sent(is_streamed=False)
         lease.close(Ending.DONE)
         assert clock.pending == []
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
 
     async def test_text_has_nothing_to_free(self, gate, clock):
         lease = await gate.admit(ticket(clock))
@@ -272,7 +272,7 @@ class TestLease:
         lease = await gate.admit(ticket(clock, encoder=100, pixels=MEGAPIXEL))
         lease.sent(is_streamed=True)
         lease.close(Ending.DROPPED)
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
         assert gate.statistics().preprocess_rate == 20e6
         after = await gate.admit(ticket(clock, pixels=30 * MEGAPIXEL))
         after.sent(is_streamed=True)
@@ -317,11 +317,11 @@ class TestLease:
         lease.first_event()
         lease.sent(is_streamed=True)
         lease.grow(10_000)
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
 
     async def test_abandon_closes_what_nobody_closed(self, gate, clock):
         (await gate.admit(ticket(clock))).abandon()
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
         assert gate.statistics().endings == {Ending.DONE: 0, Ending.IGNORED: 1, Ending.DROPPED: 0}
 
 
@@ -338,7 +338,7 @@ class SharedLedger(LocalLedger):
 
 
 async def test_a_share_that_grew_in_the_background_wakes_waiters(clock):
-    ledger = SharedLedger((10, None, None, None, None))
+    ledger = SharedLedger((10,))
     gate = Gate(ledger, QueuePolicy(), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
     await gate.start()
     first = await gate.admit(ticket(clock))
@@ -361,7 +361,7 @@ async def test_stopping_an_idle_gate(gate, clock):
 async def test_runs_on_the_event_loops_own_clock():
     loop = asyncio.get_running_loop()
     gate = Gate(
-        LocalLedger((10, None, None, None, None)),
+        LocalLedger((10,)),
         QueuePolicy(),
         clock=loop.time,
         call_later=loop.call_later,

@@ -19,7 +19,7 @@ def gate(clock):
 
 
 def gate_with(clock, **policy):
-    ledger = LocalLedger((10, None, None, None, None))
+    ledger = LocalLedger((10,))
     return Gate(ledger, QueuePolicy(**policy), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 

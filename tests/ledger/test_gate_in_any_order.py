@@ -9,10 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gateway.domain.cost import OutputGrowth
 from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.errors import GatewayError
+from gateway.domain.forecast import Forecast
 from gateway.domain.outcome import Ending
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
+from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate
 from gateway.ledger.lease import Lease
@@ -41,14 +43,21 @@ class AnyOrder(RuleBasedStateMachine):
         self.clock = FakeClock()
         ledger = LocalLedger(tuple(CAPACITY.get(resource) for resource in Resource))
         policy = QueuePolicy(requests=PLACES)
-        self.gate = Gate(ledger, policy, clock=self.clock, call_later=self.clock.call_later, jitter=lambda: 0.5)
+        self.gate = Gate(
+            ledger,
+            policy,
+            clock=self.clock,
+            call_later=self.clock.call_later,
+            jitter=lambda: 0.5,
+            forecast=Forecast.of(ServiceLevel(4.0)),
+        )
         self.tasks: list[asyncio.Task[Lease]] = []
         self.asking: dict[Ticket, list[Verdict | Refusal]] = {}
         self.leases: list[Lease] = []
         self.sent: set[Lease] = set()
 
     def ticket(self, blocks, sequences, encoder, wait, tenant, priority) -> Ticket:
-        amounts = Amounts(blocks, sequences, encoder, 1_000 * encoder)
+        amounts = Amounts(blocks, sequences, encoder, 20_000 * encoder).with_prefill(500 * sequences)
         now = self.clock.now
         return Ticket(amounts, now, now + wait, 100, growth=OutputGrowth(64), tenant=tenant, priority=priority)
 

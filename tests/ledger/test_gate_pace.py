@@ -17,7 +17,7 @@ from gateway.ledger.local import LocalLedger
 @pytest.fixture
 def gate(clock) -> Gate:
     return Gate(
-        LocalLedger((None, 128, None, None, None)),
+        LocalLedger((None, 128)),
         QueuePolicy(),
         clock=clock,
         call_later=clock.call_later,
@@ -29,6 +29,11 @@ def gate(clock) -> Gate:
 def ticket(clock, tokens=1_000, sequences=1, *, first=1e9) -> Ticket:
     amounts = Amounts(1, sequences, prefill_tokens=tokens)
     return Ticket(amounts, clock.now, clock.now + 30.0, growth=OutputGrowth(512), first_token_by=clock.now + first)
+
+
+def image(clock, tokens=1_000) -> Ticket:
+    """Its two seconds of decoding, at the rate that is taken to begin with."""
+    return Ticket(Amounts(1, 1, 0, 40_000_000).with_prefill(tokens), clock.now, clock.now + 30.0)
 
 
 def on_their_way(gate) -> tuple[int, int | None]:
@@ -80,6 +85,33 @@ async def test_who_comes_while_the_window_is_full_waits_for_a_first_event(gate, 
     clock.advance(0.5)
     leases[0].first_event()
     assert len(decided) == 1
+
+
+async def test_an_image_is_in_the_way_of_texts_once_it_should_be_decoded(gate, clock):
+    lease = await gate.admit(image(clock))
+    lease.sent(is_streamed=True)
+    clock.advance(1.9)
+    assert lease.held == Amounts(1, 1, 0, 40_000_000, 0, 1_000)
+    clock.advance(0.2)
+    assert lease.held == Amounts(1, 1, 0, 40_000_000, 1_000, 0)
+    assert gate.statistics().holdings.held == lease.held
+    assert gate.tokens_to_begin(ticket(clock)) == 1_000
+    lease.first_event()
+    lease.close(Ending.DONE)
+    assert not any(gate.statistics().holdings.held)
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_one_that_begins_or_ends_before_that_is_in_nobodys_way(gate, clock, is_begun):
+    lease = await gate.admit(image(clock))
+    lease.sent(is_streamed=True)
+    if is_begun:
+        lease.first_event()
+        clock.advance(3.0)
+        assert lease.held == Amounts(1, 1)
+    lease.close(Ending.DONE)
+    assert not any(gate.statistics().holdings.held)
+    assert clock.pending == []
 
 
 async def test_an_answer_that_is_not_streamed_is_on_its_way_for_as_long_as_that_takes(gate, clock):
@@ -138,7 +170,7 @@ async def test_without_levels_nothing_is_bounded(clock):
 @pytest.mark.parametrize("level", [ServiceLevel(4.0, 15.0), ServiceLevel()])
 async def test_only_where_a_level_is_set_an_answer_without_events_needs_a_timer_before_any_pace_is_known(clock, level):
     gate = Gate(
-        LocalLedger((None, 128, None, None, None)),
+        LocalLedger((None, 128)),
         QueuePolicy(),
         clock=clock,
         call_later=clock.call_later,

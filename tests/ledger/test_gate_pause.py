@@ -11,7 +11,7 @@ from gateway.ledger.local import LocalLedger
 
 
 def gate_with(clock) -> Gate:
-    ledger = LocalLedger((10, None, None, None, None))
+    ledger = LocalLedger((10,))
     return Gate(ledger, QueuePolicy(), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 

@@ -4,15 +4,15 @@ from gateway.ledger.local import LocalLedger
 
 
 async def test_the_share_of_a_lone_gateway_is_all():
-    ledger: Ledger = LocalLedger((10, None, None, None, None))
+    ledger: Ledger = LocalLedger((10,))
     called: list[None] = []
     await ledger.start(lambda: called.append(None))
     assert ledger.try_reserve(Amounts(10)) is None
     assert ledger.try_reserve(Amounts(1)) is Resource.KV_BLOCKS
     ledger.grow(Amounts(2))
-    assert ledger.statistics().held == (12, 0, 0, 0, 0)
+    assert ledger.statistics().held == (12, 0, 0, 0, 0, 0)
     ledger.give_back(Amounts(12))
     ledger.set_capacity(Resource.KV_BLOCKS, 20)
-    assert ledger.statistics().capacity == (20, None, None, None, None)
+    assert ledger.statistics().capacity == (20, *[None] * 5)
     await ledger.stop()
     assert not called

@@ -4,9 +4,11 @@ from hypothesis import strategies as st
 
 from gateway.domain.cost import OutputGrowth
 from gateway.domain.decision import Refusal, Verdict
+from gateway.domain.forecast import Forecast
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy
+from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
@@ -21,13 +23,20 @@ def gate(clock):
     return gate_with(clock)
 
 
-def gate_with(clock, **policy):
-    ledger = LocalLedger((10, None, 1000, None, None))
-    return Gate(ledger, QueuePolicy(**policy), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
+def gate_with(clock, forecast=None, **policy):
+    ledger = LocalLedger((10, None, 1000))
+    return Gate(
+        ledger,
+        QueuePolicy(**policy),
+        clock=clock,
+        call_later=clock.call_later,
+        jitter=lambda: 0.0,
+        forecast=forecast,
+    )
 
 
 def ticket(clock, blocks=10, *, wait=30.0, encoder=0, pixels=0, prefill=0, reserved_tokens=64):
-    amounts, growth = Amounts(blocks, 1, encoder, pixels, prefill), OutputGrowth(reserved_tokens)
+    amounts, growth = Amounts(blocks, 1, encoder, pixels).with_prefill(prefill), OutputGrowth(reserved_tokens)
     return Ticket(amounts, clock.now, clock.now + wait, growth=growth)
 
 
@@ -41,7 +50,7 @@ class TestWhatWouldHaveBeen:
         assert (lease.decision, lease.held.kv_blocks, lease.would_wait_seconds) == (Verdict.ADMITTED, 10, 0.0)
         assert gate.unadmitted == Amounts()
         lease.close(Ending.DONE)
-        assert (held(gate), gate.statistics().leases) == ((0, 0, 0, 0, 0), 0)
+        assert (held(gate), gate.statistics().leases) == ((0, 0, 0, 0, 0, 0), 0)
 
     def test_who_asks_for_no_place_gets_none_and_is_at_the_engine(self, gate, clock):
         lease = UnadmittedLease(gate, ticket(clock, 4, encoder=100))
@@ -52,7 +61,7 @@ class TestWhatWouldHaveBeen:
         assert (gate.unadmitted, lease.held) == (Amounts(4, 1), Amounts())
         assert gate.statistics().leases == 1
         lease.close(Ending.DONE)
-        assert (gate.unadmitted, held(gate), gate.statistics().leases) == (Amounts(), (0, 0, 0, 0, 0), 0)
+        assert (gate.unadmitted, held(gate), gate.statistics().leases) == (Amounts(), (0, 0, 0, 0, 0, 0), 0)
 
     def test_who_is_let_in_at_once_has_waited_for_nothing_however_long_asking_took(self, gate, clock):
         asked = ticket(clock)
@@ -71,7 +80,7 @@ class TestWhatWouldHaveBeen:
         clock.advance(5.0)
         assert second.would_wait_seconds == 3.0
         second.close(Ending.DONE)
-        assert held(gate) == (0, 0, 0, 0, 0)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
 
     def test_who_waits_when_its_answer_ends_leaves_the_line(self, gate, clock):
         first, second = ShadowLease(gate, ticket(clock)), ShadowLease(gate, ticket(clock))
@@ -128,14 +137,26 @@ class TestOnTheWay:
         assert second.held == Amounts(4, 1)
         assert held(gate)[Resource.ENCODER_TOKENS] == 0
 
+    def test_pictures_that_are_decoded_before_the_turn_has_come_are_in_the_way_of_texts_from_then_on(self, clock):
+        gate = gate_with(clock, forecast=Forecast.of(ServiceLevel(4.0)))
+        first = ShadowLease(gate, ticket(clock))
+        second = ShadowLease(gate, ticket(clock, 4, pixels=MEGAPIXEL, prefill=300))
+        second.sent(is_streamed=True)
+        clock.advance(1.0)
+        assert second.held == Amounts()
+        first.close(Ending.DONE)
+        assert second.held == Amounts(4, 1, 0, MEGAPIXEL, 300, 0)
+        second.close(Ending.DONE)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
+
     def test_the_way_to_the_first_token_is_learned_from_all(self, gate, clock):
         """A thousand tokens take a second, whoever has a place."""
         leases = [ShadowLease(gate, ticket(clock, prefill=1000)) for _ in range(3)]
         for number, lease in enumerate(leases):
-            assert gate.prefill_tokens == 3000 - 1000 * number
+            assert gate.tokens_to_begin(ticket(clock)) == 3000 - 1000 * number
             lease.sent(is_streamed=True)
             lease.first_event()
-        assert gate.prefill_tokens == 0
+        assert gate.tokens_to_begin(ticket(clock)) == 0
         assert gate.unadmitted == Amounts(20, 2)
 
     def test_the_pace_of_preprocessing_is_learned_from_all(self, gate, clock):
@@ -163,10 +184,11 @@ STEPS = st.lists(
 @given(steps=STEPS, requests=st.sampled_from([0, 2, 256]))
 def test_whatever_happens_everything_comes_back(steps, requests):
     clock = FakeClock()
-    gate, leases = gate_with(clock, requests=requests), []
+    gate, leases = gate_with(clock, Forecast.of(ServiceLevel(60.0)), requests=requests), []
     for what, number, megapixels in steps:
         if what == "come":
-            one = ticket(clock, number, wait=5.0, encoder=100 * megapixels, pixels=megapixels * MEGAPIXEL)
+            pixels = megapixels * MEGAPIXEL
+            one = ticket(clock, number, wait=5.0, encoder=100 * megapixels, pixels=20 * pixels, prefill=40 * number)
             leases.append(ShadowLease(gate, one))
             leases[-1].sent(is_streamed=number % 2 == 0)
         elif what == "wait":
@@ -184,6 +206,6 @@ def test_whatever_happens_everything_comes_back(steps, requests):
         assert gate.unadmitted.sequences == sum(lease.is_open and not lease.is_admitted for lease in leases)
     for lease in leases:
         lease.abandon()
-    assert held(gate) == (0, 0, 0, 0, 0)
+    assert held(gate) == (0, 0, 0, 0, 0, 0)
     assert (gate.unadmitted, gate.statistics().leases) == (Amounts(), 0)
     assert gate.statistics().admission.queue_depth == 0

@@ -15,7 +15,7 @@ from tests.support.clock import FakeClock
 def full(clock, *, a_second):
     """A gate with all its places taken, from which so many have left a second."""
     gate = Gate(
-        LocalLedger((None, 1, None, None, None)),
+        LocalLedger((None, 1)),
         QueuePolicy(requests=1),
         clock=clock,
         call_later=clock.call_later,

@@ -25,7 +25,7 @@ class Looks:
     def __init__(self, **settings):
         loop = asyncio.get_running_loop()
         self.gate = Gate(
-            LocalLedger((None, 128, None, None, None)),
+            LocalLedger((None, 128)),
             QueuePolicy(),
             clock=loop.time,
             call_later=loop.call_later,

@@ -20,7 +20,7 @@ from gateway.domain.holdings import Holdings
 from gateway.domain.order import AGED_EVERY, AGING_SECONDS
 from gateway.domain.outcome import Reason
 from gateway.domain.priority import Priority
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
@@ -69,7 +69,7 @@ SETUPS = {
     "one tenant and class": Setup(weights={"": 1.0}, priorities=(Priority.BATCH,)),
     "first tokens are due": Setup(level=ServiceLevel(4.0)),
     "answers are due": Setup(capacity={SEQUENCES: 4}, level=ServiceLevel(total_seconds=15.0)),
-    "what begins is bounded": Setup(capacity=CAPACITY | {Resource.PREFILL_TOKENS: 400}, level=ServiceLevel(4.0)),
+    "what begins is bounded": Setup(capacity=CAPACITY | dict.fromkeys(TO_FIRST_TOKEN, 400), level=ServiceLevel(4.0)),
     "all is due": Setup(policy=QueuePolicy(), level=ServiceLevel(2.0, 20.0)),
 }
 
@@ -121,7 +121,7 @@ class AnyTraffic:
         """`tenant` and `priority` are any numbers: of those that the setup has."""
         names, priorities = list(self.setup.weights), self.setup.priorities
         one = Ticket(
-            Amounts(blocks, sequences, pixels, pixels, cost),
+            Amounts(blocks, sequences, pixels, pixels).with_prefill(cost),
             self.now,
             self.now + wait,
             body_bytes,
@@ -189,6 +189,15 @@ class AnyTraffic:
         self.holdings.grow(Amounts(blocks))
         self.inside[one] = self.inside[one]._replace(kv_blocks=self.inside[one].kv_blocks + blocks)
 
+    def decoded(self, index: int) -> None:
+        """The images of one, if it has any."""
+        one = list(self.inside)[index % len(self.inside)]
+        tokens = self.inside[one].image_prefill_tokens
+        self.inside[one] = self.inside[one].plus(Amounts(prefill_tokens=tokens, image_prefill_tokens=-tokens))
+        self.holdings.grow(Amounts(prefill_tokens=tokens))
+        self.door.give_back(Amounts(image_prefill_tokens=tokens))
+        self.tick()
+
     def client_leaves(self, index: int) -> None:
         gone = self.waiting.pop(index % len(self.waiting))
         self.door.withdraw(gone, self.now)
@@ -213,7 +222,8 @@ class AnyTraffic:
         """To a share of what it was first, where it is known at all."""
         whole = self.setup.capacity.get(resource)
         if whole is not None:
-            self.holdings.set_capacity(resource, max(1, int(share * whole)))
+            for each in TO_FIRST_TOKEN if resource in TO_FIRST_TOKEN else (resource,):
+                self.holdings.set_capacity(each, max(1, int(share * whole)))
             self.tick()
 
     def time_passes(self, seconds: float) -> None:
@@ -249,6 +259,7 @@ class AnyTraffic:
         for resource, amount in zip(Resource, amounts, strict=True):
             held, capacity = sum(each[resource] for each in self.inside.values()), self.holdings.capacity[resource]
             assert not amount or not held or capacity is None or held + amount <= capacity
+        self.check_that_images_begin_last(amounts)
         line = self.line()
         if not line or self.setup.has_level:  # then those that are lost may be passed over
             return
@@ -264,6 +275,13 @@ class AnyTraffic:
             assert self.overtaken[first] <= self.overtaken_tokens(first) + admitted.cost_tokens <= first.cost_tokens
         self.check_aging(first)
         self.turned[lane_of(admitted)] = self.now
+
+    def check_that_images_begin_last(self, amounts: Amounts) -> None:
+        """What has any is let in only where it has room beside all that is on its way to the first token."""
+        on_the_way = sum(each[resource] for each in self.inside.values() for resource in TO_FIRST_TOKEN)
+        capacity = self.holdings.capacity[Resource.PREFILL_TOKENS]
+        if amounts.preprocess_pixels and on_the_way and capacity is not None:
+            assert on_the_way + amounts.image_prefill_tokens <= capacity
 
     def check_aging(self, first: Ticket) -> None:
         """At most three in a row are let in while a lane stands still and the next is not of such a one."""
@@ -398,7 +416,9 @@ def roll(traffic: AnyTraffic, dice: random.Random) -> None:
             traffic.end(dice.randrange(100))
     elif what < 0.85:
         if traffic.inside:
-            traffic.grow(dice.randrange(100), dice.choice([1, 4]))
+            index = dice.randrange(100)
+            traffic.decoded(index)
+            traffic.grow(index, dice.choice([1, 4]))
     elif what < 0.9:
         if traffic.waiting:
             traffic.client_leaves(dice.randrange(100))

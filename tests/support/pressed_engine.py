@@ -39,7 +39,7 @@ class Simulation:
         self.engine, self.ceiling, self.follows = Engine(self.config), Ceiling(), follows
         self.blocks, self.longest_answer, self.others = blocks, longest_answer, others
         self.capacity = self.static = blocks - blocks // 20
-        self.holdings = Holdings((self.static, SEQUENCES, None, None, None))
+        self.holdings = Holdings((self.static, SEQUENCES))
         self.held: dict[Sequence, Amounts] = {}
         self.strangers: set[Sequence] = set()
         self.now = 0.0

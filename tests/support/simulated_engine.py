@@ -14,8 +14,7 @@ from gateway.domain.admission import Admission
 from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.forecast import Forecast
 from gateway.domain.holdings import Holdings
-from gateway.domain.pace import FirstTokenPace
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 
@@ -67,6 +66,13 @@ class Engine:
         return first, end
 
 
+class DecodedAtOnce(Holdings):
+    """Of an engine that takes no time to decode an image."""
+
+    def grow(self, amounts: Amounts) -> None:
+        super().grow(amounts._replace(prefill_tokens=sum(amounts[Resource.PREFILL_TOKENS :]), image_prefill_tokens=0))
+
+
 class World:
     """`comes_back` says after how many times the seconds that it was told a refused guest does, None: not at all."""
 
@@ -82,8 +88,8 @@ class World:
         self.now = 0.0
         self.comes_back = comes_back
         self.engine = engine
-        self.forecast = Forecast(FirstTokenPace(target_seconds))
-        self.holdings = Holdings((None, sequences, None, None, None))
+        self.forecast = Forecast(begin_seconds=target_seconds)
+        self.holdings = DecodedAtOnce((None, sequences))
         self.door = Admission(self.holdings, policy or QueuePolicy(), jitter=lambda: 0.5, forecast=self.forecast)
         self.guests: dict[Ticket, Guest] = {}
         self.events: list[tuple[float, int, str, Guest]] = []
@@ -132,7 +138,7 @@ class World:
         return min(dues, default=None)
 
     def send(self, guest: Guest) -> None:
-        guest.sent, guest.behind_tokens = self.now, self.holdings.held(Resource.PREFILL_TOKENS)
+        guest.sent, guest.behind_tokens = self.now, sum(map(self.holdings.held, guest.ticket.begins_after))
         first, end = self.engine.take(self.now, guest)
         heapq.heappush(self.events, (first, next(self.number), "first", guest))
         heapq.heappush(self.events, (end, next(self.number), "end", guest))
@@ -146,10 +152,11 @@ class World:
     def leave(self, guest: Guest) -> None:
         guest.end = self.now
         self.forecast.token.observe(guest.output_tokens, self.now - guest.first, self.holdings.held(Resource.SEQUENCES))
-        self.door.give_back(guest.ticket.amounts._replace(prefill_tokens=0))
+        self.door.give_back(Amounts(*guest.ticket.amounts[: Resource.PREFILL_TOKENS]))
 
     def follow(self) -> None:
-        self.holdings.set_capacity(Resource.PREFILL_TOKENS, self.forecast.first_token.window_tokens)
+        for resource in TO_FIRST_TOKEN:
+            self.holdings.set_capacity(resource, self.forecast.first_token.window_tokens)
 
     def tick(self) -> None:
         for ticket, decision in self.door.tick(self.now):
