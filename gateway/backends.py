@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from gateway.domain.breaker import Breaker
 from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
+from gateway.domain.quantities import Capacity
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
@@ -106,7 +107,7 @@ def _backend(
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:
     budget = settings.budget
     return Gate(
-        LocalLedger((upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens)),
+        LocalLedger(Capacity(upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens)),
         queue,
         clock=timing.clock,
         call_later=timing.call_later,

@@ -166,8 +166,8 @@ class Admission:
         if miss is None:
             ticket.start_by = self._forecast.start_by(ticket, self._budget.held)
             return None
-        requests = 0 if ahead is None else ahead.requests
-        return self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)._replace(miss=miss, ahead=requests)
+        refusal = self._refusal(Reason.WOULD_MISS_DEADLINE, ticket, now)
+        return refusal._replace(miss=miss, ahead=0 if ahead is None else ahead.requests)
 
     def _ahead_of(self, new: Ticket) -> Ahead:
         """While some are decoded, texts pass the images that wait for that."""
@@ -343,8 +343,8 @@ class Admission:
         """For one that may come back when `share` (0 to 1) of those that wait have left. Unless `is_kept`, only what
         would be promised is told.
         """
-        missing = int(share * len(self._queue)) + 1
-        return self._promise(self._promises if is_kept else self._promises.copy(), missing, to, now)
+        promises = self._promises if is_kept else self._promises.copy()
+        return self._promise(promises, int(share * len(self._queue)) + 1, to, now)
 
     def _obstacle(self, newcomer: Ticket | Newcomer, now: float, *, is_expected: bool) -> Reason | None:
         obstacle = self._queue.obstacle(newcomer.body_bytes)
@@ -363,8 +363,7 @@ class Admission:
 
     def _useful_places(self, now: float) -> int:
         """Free places from which the head is reached before the wait ends; negative: so many are too many."""
-        free = self._queue.free_places
-        rate = self._drain.per_second(now)
+        free, rate = self._queue.free_places, self._drain.per_second(now)
         if rate is None:
             return free
         return min(free, int(rate * self._policy.wait_seconds) - len(self._queue))

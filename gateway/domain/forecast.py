@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gateway.domain.flow_pace import FlowPaces
 from gateway.domain.pace import REQUEST_TOKENS, FirstTokenPace, TokenPace
 from gateway.domain.promise import DrainRate
-from gateway.domain.quantities import Held, Resource
+from gateway.domain.quantities import Held, Resource, begun_before
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import Newcomer, Ticket
 
@@ -92,8 +92,7 @@ class Forecast:
 
     def copy(self) -> "Forecast":
         """With the same paces, and a line that goes its own way from now on."""
-        other = Forecast(answer_seconds=self._answer_seconds)
-        other.first_token, other.token, other.is_bound = self.first_token, self.token, self.is_bound
+        other = copy(self)
         other.line, other.turns, other.flows = copy(self.line), copy(self.turns), self.flows.copy()
         return other
 
@@ -140,7 +139,7 @@ class Forecast:
 
     def _begins_within(self, ticket: Ticket | Newcomer, held: Held) -> float:
         """How long it takes to its first token at the engine, with some room: there it is out of hand."""
-        under_way = sum(map(held, ticket.begins_after))
+        under_way = sum(map(held, begun_before(is_image=ticket.is_image)))
         return self._ROOM * self.first_token.seconds(under_way + ticket.prefill_tokens)
 
     def _wait_seconds(self, ticket: Ticket, ahead: Ahead, now: float) -> float:

@@ -6,11 +6,11 @@ No order and no waiting (queue.py, admission.py), no knowledge of who holds. Hot
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 
 _UNLIMITED = 1 << 62
 _RESOURCES = tuple(Resource)
-_NOTHING_ENFORCED: tuple[int | None, ...] = (None,) * len(_RESOURCES)
+_NOTHING_ENFORCED = Capacity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,14 @@ class HoldingsStatistics:
 
 
 class Holdings:
-    """Amounts held of each resource, and its `capacity`, which only `set_capacity` changes; None: not enforced, as are
-    those after the ones that it is made with.
-    """
+    """Amounts held of each resource, and its `capacity` (None: not enforced), which only `set_capacity` changes."""
 
     __slots__ = ("_capacity", "_held", "capacity")
 
     def __init__(self, capacity: Sequence[int | None] = _NOTHING_ENFORCED) -> None:
-        self.capacity: tuple[int | None, ...] = (*capacity, *_NOTHING_ENFORCED[len(capacity) :])
-        self._capacity = [_UNLIMITED if amount is None else amount for amount in self.capacity]
+        self.capacity = tuple(capacity)
+        by_resource = zip(_RESOURCES, self.capacity, strict=True)
+        self._capacity = [_UNLIMITED if amount is None else amount for _, amount in by_resource]
         self._held = [0] * len(_RESOURCES)
 
     @classmethod

@@ -28,7 +28,10 @@ TO_FIRST_TOKEN = (Resource.PREFILL_TOKENS, Resource.IMAGE_PREFILL_TOKENS)
 """What is on its way to the first token; the second of what has images that are still decoded. Texts pass that, so they
 do not wait for it."""
 
-TEXT_TO_FIRST_TOKEN = TO_FIRST_TOKEN[:1]
+
+def begun_before(*, is_image: bool) -> tuple[Resource, ...]:
+    """What of it comes before such a request."""
+    return TO_FIRST_TOKEN if is_image else TO_FIRST_TOKEN[:1]
 
 
 class Amounts(NamedTuple):
@@ -51,6 +54,17 @@ class Amounts(NamedTuple):
     def plus(self, other: "Amounts", sign: int = 1) -> "Amounts":
         """Resource by resource, with `sign` -1 less instead of more."""
         return Amounts(*[mine + sign * more for mine, more in zip(self, other, strict=True)])
+
+
+class Capacity(NamedTuple):
+    """Of each `Resource`, in its order; None: not enforced."""
+
+    kv_blocks: int | None = None
+    sequences: int | None = None
+    encoder_tokens: int | None = None
+    preprocess_pixels: int | None = None
+    prefill_tokens: int | None = None
+    image_prefill_tokens: int | None = None
 
 
 Held = Callable[[Resource], int]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gateway.domain.cost import OutputGrowth, RequestCost
 from gateway.domain.pace import REQUEST_TOKENS
 from gateway.domain.priority import Priority
-from gateway.domain.quantities import TEXT_TO_FIRST_TOKEN, TO_FIRST_TOKEN, Amounts, Held, Resource
+from gateway.domain.quantities import Amounts, Held, Resource
 
 OUTPUT_WEIGHT = 4
 """A token of an answer keeps an engine several times as long as one of a prompt; sellers take 4 to 8 times as much."""
@@ -41,11 +41,6 @@ class Newcomer(NamedTuple):
     def prefill_tokens(self) -> int:
         """As little as any request takes: it was not read yet."""
         return REQUEST_TOKENS
-
-    @property
-    def begins_after(self) -> tuple[Resource, ...]:
-        """What of it that is on its way to the first token comes before."""
-        return TO_FIRST_TOKEN if self.is_image else TEXT_TO_FIRST_TOKEN
 
     @property
     def likely_tokens(self) -> int:
@@ -120,11 +115,6 @@ class Ticket:
     def prefill_tokens(self) -> int:
         """What it takes to its first token, as pace.py counts."""
         return self.amounts.prefill_tokens + self.amounts.image_prefill_tokens
-
-    @property
-    def begins_after(self) -> tuple[Resource, ...]:
-        """What of it that is on its way to the first token comes before."""
-        return TO_FIRST_TOKEN if self.is_image else TEXT_TO_FIRST_TOKEN
 
     def takes(self, resource: Resource) -> bool:
         """Any of it, now or, of what is to begin, once its images are decoded."""

@@ -16,7 +16,7 @@ from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Ending
 from gateway.domain.pressure import Pressure
 from gateway.domain.promise import RetryAdvice
-from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource, begun_before
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.base import Ledger
@@ -257,7 +257,8 @@ class Gate:
 
     def tokens_to_begin(self, ticket: Ticket) -> int:
         """On their way to the first token, and not passed by such a request."""
-        return sum(self._ledger.held(resource) + self.unadmitted[resource] for resource in ticket.begins_after)
+        before = begun_before(is_image=ticket.is_image)
+        return sum(self._ledger.held(resource) + self.unadmitted[resource] for resource in before)
 
     def first_token_seconds(self, ticket: Ticket) -> float:
         """How long what is on its way takes to its first token; 0 while that is not known."""

@@ -12,7 +12,7 @@ from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
 from gateway.domain.outcome import Fate
 from gateway.domain.pressure import PressurePolicy
-from gateway.domain.quantities import Resource
+from gateway.domain.quantities import Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.tenancy import DEFAULT_CLASS, Tenant
@@ -145,7 +145,7 @@ class _Server:
 def _gate(configuration: Configuration, engine: EngineSettings, time: VirtualTime) -> Gate:
     blocks = EngineLimits(kv_blocks=engine.kv_blocks).admission_kv_blocks
     return Gate(
-        LocalLedger((blocks, engine.sequences, engine.encoder_tokens)),
+        LocalLedger(Capacity(blocks, engine.sequences, engine.encoder_tokens)),
         configuration.queue,
         clock=time,
         call_later=time.call_later,

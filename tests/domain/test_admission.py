@@ -14,14 +14,17 @@ from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import Reason
 from gateway.domain.pressure import UNMET_SECONDS, Pressure
 from gateway.domain.priority import Priority
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 
 ADMITTED, WAITING = Verdict.ADMITTED, Verdict.WAITING
 
 
-def admission(capacity=(10,), **policy) -> Admission:
+TEN_BLOCKS = Capacity(10)
+
+
+def admission(capacity=TEN_BLOCKS, **policy) -> Admission:
     return Admission(Holdings(capacity), QueuePolicy(**policy), jitter=lambda: 0.0)
 
 
@@ -118,7 +121,7 @@ class TestOvertaking:
         assert let_in(door, 1.0) == [large, smalls[2]]
 
     def test_a_text_passes_images_that_are_short_of_what_it_does_not_take(self):
-        door = admission((100, None, None, 10, None))
+        door = admission(Capacity(100, None, None, 10))
         door.offer(ticket(1, pixels=8), 0.0)
         wall = [ticket(1, pixels=8, tenant=f"tenant {number}") for number in range(40)]
         behind(door, *wall)
@@ -128,7 +131,7 @@ class TestOvertaking:
         assert not any(door._queue.overtaken_tokens(each) for each in wall)
 
     def test_a_small_image_passes_them_only_within_their_cost(self):
-        door = admission((100, None, None, 10, None))
+        door = admission(Capacity(100, None, None, 10))
         door.offer(ticket(1, pixels=8), 0.0)
         behind(door, ticket(1, pixels=8, cost_tokens=100))
         small, cheap = ticket(1, pixels=1, cost_tokens=101), ticket(1, pixels=1, cost_tokens=100)
@@ -165,7 +168,7 @@ class TestOvertaking:
         assert let_in(door, 1.0) == [large, *late, small]
 
     def test_after_eight_that_have_to_wait_no_other_is_looked_at(self):
-        door = admission((10,))
+        door = admission(Capacity(10))
         door.offer(ticket(8), 0.0)
         behind(door, *[ticket(5, tenant=f"tenant {number}") for number in range(8)])
         behind(door, ticket(1, tenant="tenant 8"))
@@ -392,7 +395,7 @@ class TestPromises:
         assert door.statistics(due).promised == 2
 
     def test_who_is_let_in_at_once_past_the_line_leaves_no_place(self):
-        door = admission((100, None, None, 10, None))
+        door = admission(Capacity(100, None, None, 10))
         door.offer(ticket(1, pixels=8), 0.0)
         behind(door, ticket(1, pixels=8, wait=1e9))
         for step in range(100):
@@ -478,7 +481,7 @@ class Traffic:
         greedy_returns: bool = True,
     ):
         self.random = random.Random(seed)
-        self.door = Admission(Holdings((None, seats)), QueuePolicy(requests=places), self.random.random)
+        self.door = Admission(Holdings(Capacity(None, seats)), QueuePolicy(requests=places), self.random.random)
         self.arrivals_a_second = load * seats / service_seconds
         self.service_seconds = service_seconds
         self.is_mixed = is_mixed

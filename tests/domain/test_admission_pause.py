@@ -5,13 +5,13 @@ from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.errors import Code
 from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import Reason
-from gateway.domain.quantities import Amounts
+from gateway.domain.quantities import Amounts, Capacity
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 
 
 def admission(**policy: int) -> Admission:
-    return Admission(Holdings((100,)), QueuePolicy(**policy), jitter=lambda: 0.0)
+    return Admission(Holdings(Capacity(100)), QueuePolicy(**policy), jitter=lambda: 0.0)
 
 
 def ticket(arrived: float, wait: float = 30.0) -> Ticket:

@@ -4,13 +4,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.domain.holdings import Holdings
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 
 AMOUNTS = st.builds(Amounts, *(st.integers(0, 12) for _ in Resource))
 
 
 def test_what_fits_is_taken_and_given_back():
-    holdings = Holdings((10, 2))
+    holdings = Holdings(Capacity(10, 2))
     assert holdings.try_reserve(Amounts(7, 1)) is None
     assert holdings.try_reserve(Amounts(3, 1)) is None
     assert holdings.statistics().held == (10, 2, 0, 0, 0, 0)
@@ -19,7 +19,7 @@ def test_what_fits_is_taken_and_given_back():
 
 
 def test_what_does_not_fit_takes_nothing_and_names_the_resource():
-    holdings = Holdings((10, 2, 5))
+    holdings = Holdings(Capacity(10, 2, 5))
     holdings.grow(Amounts(7, 1, 5))
     assert holdings.try_reserve(Amounts(4, 1)) is Resource.KV_BLOCKS
     assert holdings.try_reserve(Amounts(1, 2)) is Resource.SEQUENCES
@@ -28,7 +28,7 @@ def test_what_does_not_fit_takes_nothing_and_names_the_resource():
 
 
 def test_larger_than_a_whole_capacity_is_admitted_alone():
-    holdings = Holdings((10, 4))
+    holdings = Holdings(Capacity(10, 4))
     assert holdings.try_reserve(Amounts(25, 1)) is None
     assert holdings.try_reserve(Amounts(1, 1)) is Resource.KV_BLOCKS
     assert holdings.try_reserve(Amounts(0, 1)) is None
@@ -45,7 +45,7 @@ def test_unknown_capacity_is_not_enforced():
 
 
 def test_growth_succeeds_shows_and_stops_new_reservations():
-    holdings = Holdings((10,))
+    holdings = Holdings(Capacity(10))
     holdings.grow(Amounts(8))
     holdings.grow(Amounts(5))
     assert holdings.statistics().overcommit_blocks == 3
@@ -53,7 +53,7 @@ def test_growth_succeeds_shows_and_stops_new_reservations():
 
 
 def test_a_capacity_may_fall_below_what_is_held():
-    holdings = Holdings((10,))
+    holdings = Holdings(Capacity(10))
     holdings.grow(Amounts(8))
     holdings.set_capacity(Resource.KV_BLOCKS, 4)
     assert holdings.statistics().overcommit_blocks == 4
@@ -70,8 +70,10 @@ def test_giving_back_twice_is_an_error_that_changes_nothing():
     assert holdings.statistics().held == (5, 1, 0, 0, 0, 0)
 
 
-def test_resources_beyond_those_named_are_not_enforced():
-    assert Holdings((1, 2, 3, 4)).statistics().capacity == (1, 2, 3, 4, None, None)
+def test_the_capacity_names_every_resource():
+    assert Capacity._fields == Amounts._fields
+    with pytest.raises(ValueError, match="shorter"):
+        Holdings((1, 2, 3, 4))
 
 
 class Conservation(RuleBasedStateMachine):

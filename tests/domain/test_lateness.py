@@ -12,7 +12,7 @@ from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import Reason
 from gateway.domain.priority import Priority
 from gateway.domain.promise import NO_PROMISE
-from gateway.domain.quantities import Amounts
+from gateway.domain.quantities import Amounts, Capacity
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import Newcomer, Ticket
@@ -32,7 +32,7 @@ def known(*, first_token_per_second=1_000.0, token_seconds=0.01) -> Forecast:
 
 def door(forecast=NOTHING_KNOWN, *, sequences=2, **policy) -> Admission:
     return Admission(
-        Holdings((None, sequences)),
+        Holdings(Capacity(None, sequences)),
         QueuePolicy(**policy),
         jitter=lambda: 0.0,
         forecast=forecast.copy(),
@@ -253,7 +253,7 @@ class TestImagesBesideTexts:
 
 def bounded_door(tokens=2_000, forecast=NOTHING_KNOWN) -> Admission:
     """So many tokens may be on their way to the first token at once; all images are still decoded."""
-    holdings = Holdings((None, 128, None, None, tokens, tokens))
+    holdings = Holdings(Capacity(None, 128, None, None, tokens, tokens))
     return Admission(holdings, QueuePolicy(), jitter=lambda: 0.0, forecast=forecast.copy())
 
 

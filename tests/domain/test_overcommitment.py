@@ -14,7 +14,7 @@ import pytest
 from gateway.domain.cost import EngineLimits, OutputGrowth, kv_blocks_needed
 from gateway.domain.holdings import Holdings
 from gateway.domain.output import OutputReservation, ReservationRule
-from gateway.domain.quantities import Amounts
+from gateway.domain.quantities import Amounts, Capacity
 from gateway.domain.request import VisionRequest
 
 LIMITS = EngineLimits(max_model_len=8_192, kv_blocks=4_000)
@@ -70,7 +70,7 @@ class Running:
 
 def simulate(answer_tokens: Callable[[Random], int], rule: ReservationRule) -> Seen:
     random, reservation = Random(7), OutputReservation()
-    holdings = Holdings((CAPACITY,))
+    holdings = Holdings(Capacity(CAPACITY))
     running: list[Running] = []
     excess, at_once, finished = [], 0, 0
     for step in range(STEPS):

@@ -21,7 +21,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.holdings import Holdings
 from gateway.domain.image import ImageFormat, ImageInfo
 from gateway.domain.pressure import Band, Ladder, Rung
-from gateway.domain.quantities import Amounts, Bounds, Resource
+from gateway.domain.quantities import Amounts, Bounds, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.request import ImageRef, MessageOutline, Span, VisionRequest
 from gateway.domain.resize import Preset, ResizePolicy, plan_images
@@ -81,7 +81,7 @@ class Simulation:
     prefill_free_at: float = 0.0
 
     def __post_init__(self) -> None:
-        holdings = Holdings((LIMITS.admission_kv_blocks, 64, None, int(2 * PIXELS_PER_SECOND)))
+        holdings = Holdings(Capacity(LIMITS.admission_kv_blocks, 64, None, int(2 * PIXELS_PER_SECOND)))
         self.holdings, self.forecast = holdings, Forecast()
         self.admission = Admission(holdings, QueuePolicy(wait_seconds=WAIT_SECONDS), lambda: 0.5, self.forecast)
         self.ladder = Ladder(self.bands)

@@ -10,11 +10,11 @@ from gateway.domain.admission import Admission
 from gateway.domain.decision import Prospect, Refusal, Verdict
 from gateway.domain.holdings import Holdings
 from gateway.domain.priority import Priority
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 
-CAPACITY = (100, 8, 1_000, None, None)
+CAPACITY = Capacity(100, 8, 1_000)
 
 
 def ticket(blocks=10, *, sequences=1, pixels=0, now=0.0, **fields) -> Ticket:

@@ -7,7 +7,7 @@ from gateway.domain.cost import OutputGrowth
 from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.priority import Priority
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.gate import Gate
@@ -22,7 +22,7 @@ def gate(clock) -> Gate:
 
 
 def gate_with(clock, **policy) -> Gate:
-    ledger = LocalLedger((10, None, 1_000, None, None))
+    ledger = LocalLedger(Capacity(10, None, 1_000))
     return Gate(ledger, QueuePolicy(**policy), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 
@@ -338,7 +338,7 @@ class SharedLedger(LocalLedger):
 
 
 async def test_a_share_that_grew_in_the_background_wakes_waiters(clock):
-    ledger = SharedLedger((10,))
+    ledger = SharedLedger(Capacity(10))
     gate = Gate(ledger, QueuePolicy(), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
     await gate.start()
     first = await gate.admit(ticket(clock))
@@ -361,7 +361,7 @@ async def test_stopping_an_idle_gate(gate, clock):
 async def test_runs_on_the_event_loops_own_clock():
     loop = asyncio.get_running_loop()
     gate = Gate(
-        LocalLedger((10,)),
+        LocalLedger(Capacity(10)),
         QueuePolicy(),
         clock=loop.time,
         call_later=loop.call_later,

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.outcome import Ending, Reason
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate, SentAwayError
@@ -19,7 +19,7 @@ def gate(clock):
 
 
 def gate_with(clock, **policy):
-    ledger = LocalLedger((10,))
+    ledger = LocalLedger(Capacity(10))
     return Gate(ledger, QueuePolicy(**policy), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 

@@ -6,7 +6,7 @@ from gateway.domain.cost import OutputGrowth
 from gateway.domain.errors import GatewayError
 from gateway.domain.forecast import Forecast
 from gateway.domain.outcome import Ending, Reason
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import Ticket
@@ -17,7 +17,7 @@ from gateway.ledger.local import LocalLedger
 @pytest.fixture
 def gate(clock) -> Gate:
     return Gate(
-        LocalLedger((None, 128)),
+        LocalLedger(Capacity(None, 128)),
         QueuePolicy(),
         clock=clock,
         call_later=clock.call_later,
@@ -170,7 +170,7 @@ async def test_without_levels_nothing_is_bounded(clock):
 @pytest.mark.parametrize("level", [ServiceLevel(4.0, 15.0), ServiceLevel()])
 async def test_only_where_a_level_is_set_an_answer_without_events_needs_a_timer_before_any_pace_is_known(clock, level):
     gate = Gate(
-        LocalLedger((None, 128)),
+        LocalLedger(Capacity(None, 128)),
         QueuePolicy(),
         clock=clock,
         call_later=clock.call_later,

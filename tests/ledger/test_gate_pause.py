@@ -3,7 +3,7 @@
 import asyncio
 
 from gateway.domain.outcome import Ending
-from gateway.domain.quantities import Amounts
+from gateway.domain.quantities import Amounts, Capacity
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 from gateway.ledger.gate import Gate
@@ -11,7 +11,7 @@ from gateway.ledger.local import LocalLedger
 
 
 def gate_with(clock) -> Gate:
-    ledger = LocalLedger((10,))
+    ledger = LocalLedger(Capacity(10))
     return Gate(ledger, QueuePolicy(), clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
 
 

@@ -1,10 +1,10 @@
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.ledger.base import Ledger
 from gateway.ledger.local import LocalLedger
 
 
 async def test_the_share_of_a_lone_gateway_is_all():
-    ledger: Ledger = LocalLedger((10,))
+    ledger: Ledger = LocalLedger(Capacity(10))
     called: list[None] = []
     await ledger.start(lambda: called.append(None))
     assert ledger.try_reserve(Amounts(10)) is None

@@ -6,7 +6,7 @@ from gateway.domain.cost import OutputGrowth
 from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.forecast import Forecast
 from gateway.domain.outcome import Ending, Reason
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.ticket import Ticket
@@ -24,7 +24,7 @@ def gate(clock):
 
 
 def gate_with(clock, forecast=None, **policy):
-    ledger = LocalLedger((10, None, 1000))
+    ledger = LocalLedger(Capacity(10, None, 1000))
     return Gate(
         ledger,
         QueuePolicy(**policy),

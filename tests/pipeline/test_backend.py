@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway.domain.errors import GatewayError
-from gateway.domain.quantities import Amounts
+from gateway.domain.quantities import Amounts, Capacity
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.gate import Gate
@@ -15,7 +15,7 @@ from tests.support.clock import FakeClock
 def full(clock, *, a_second):
     """A gate with all its places taken, from which so many have left a second."""
     gate = Gate(
-        LocalLedger((None, 1)),
+        LocalLedger(Capacity(None, 1)),
         QueuePolicy(requests=1),
         clock=clock,
         call_later=clock.call_later,

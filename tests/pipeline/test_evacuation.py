@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 
 from gateway.domain.decision import Verdict
-from gateway.domain.quantities import Amounts
+from gateway.domain.quantities import Amounts, Capacity
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.request import VisionRequest
 from gateway.domain.ticket import Ticket
@@ -121,7 +121,7 @@ async def test_who_could_not_wait_elsewhere_either_waits_on_until_it_can():
 
 def test_no_more_are_let_go_at_once_than_find_a_place_in_the_other_line():
     clock, sent_away = FakeClock(), []
-    ledger, policy = LocalLedger((None, 1)), QueuePolicy(requests=8)
+    ledger, policy = LocalLedger(Capacity(None, 1)), QueuePolicy(requests=8)
     gate = Gate(ledger, policy, clock=clock, call_later=clock.call_later, jitter=lambda: 0.0)
     for _ in range(3):
         gate.ask(_place(clock.now), print)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.learning import LearnedLimit
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
@@ -25,7 +25,7 @@ class Looks:
     def __init__(self, **settings):
         loop = asyncio.get_running_loop()
         self.gate = Gate(
-            LocalLedger((None, 128)),
+            LocalLedger(Capacity(None, 128)),
             QueuePolicy(),
             clock=loop.time,
             call_later=loop.call_later,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gateway.domain.ceiling import Ceiling, Look
 from gateway.domain.cost import OutputGrowth
 from gateway.domain.holdings import Holdings
-from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.engine import Engine, Sequence
 from gateway.emulator.prompt import Prompt
@@ -39,7 +39,7 @@ class Simulation:
         self.engine, self.ceiling, self.follows = Engine(self.config), Ceiling(), follows
         self.blocks, self.longest_answer, self.others = blocks, longest_answer, others
         self.capacity = self.static = blocks - blocks // 20
-        self.holdings = Holdings((self.static, SEQUENCES))
+        self.holdings = Holdings(Capacity(self.static, SEQUENCES))
         self.held: dict[Sequence, Amounts] = {}
         self.strangers: set[Sequence] = set()
         self.now = 0.0

@@ -14,7 +14,7 @@ from gateway.domain.admission import Admission
 from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.forecast import Forecast
 from gateway.domain.holdings import Holdings
-from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource
+from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Capacity, Resource, begun_before
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Ticket
 
@@ -89,7 +89,7 @@ class World:
         self.comes_back = comes_back
         self.engine = engine
         self.forecast = Forecast(begin_seconds=target_seconds)
-        self.holdings = DecodedAtOnce((None, sequences))
+        self.holdings = DecodedAtOnce(Capacity(None, sequences))
         self.door = Admission(self.holdings, policy or QueuePolicy(), jitter=lambda: 0.5, forecast=self.forecast)
         self.guests: dict[Ticket, Guest] = {}
         self.events: list[tuple[float, int, str, Guest]] = []
@@ -138,7 +138,8 @@ class World:
         return min(dues, default=None)
 
     def send(self, guest: Guest) -> None:
-        guest.sent, guest.behind_tokens = self.now, sum(map(self.holdings.held, guest.ticket.begins_after))
+        before = begun_before(is_image=guest.ticket.is_image)
+        guest.sent, guest.behind_tokens = self.now, sum(map(self.holdings.held, before))
         first, end = self.engine.take(self.now, guest)
         heapq.heappush(self.events, (first, next(self.number), "first", guest))
         heapq.heappush(self.events, (end, next(self.number), "end", guest))
