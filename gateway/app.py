@@ -8,11 +8,12 @@ import platform
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from gateway import __version__
 from gateway.backends import compose_backends
 from gateway.domain.errors import GatewayError
+from gateway.fetching import start_fetching
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.byte_budget import ByteBudget, Seats
@@ -47,6 +48,7 @@ from gateway.telemetry.request_log import RequestLog
 CONTROL_PATHS = frozenset(
     {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
 )
+_FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
 
 
 class DecodeBudget:
@@ -190,9 +192,10 @@ async def _start(
     images = ImageWorkers(
         threads=usable_cores(),
         decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
-        cache_bytes=budgets.cache_bytes,
+        cache_bytes=budgets.cache_bytes - budgets.cache_bytes // _FETCHED_SHARE,
         verify=settings.images.verify,
     )
+    remote, fetches = await start_fetching(settings, body_budget, budgets.cache_bytes // _FETCHED_SHARE, timing, stack)
     log = RequestLog(write_log, is_on=settings.log.requests)
     seats = Seats(settings.server.seats)
     backends = compose_backends(
@@ -202,6 +205,7 @@ async def _start(
         policies=policies_of(settings, budgets),
         backends=backends,
         images=images,
+        remote=remote,
         metrics=metrics,
         log=log,
         clock=timing.clock,
@@ -210,6 +214,7 @@ async def _start(
     keep_alive = _keep_alive(settings)
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
+        image_fetches_total=lambda: asdict(fetches()),
         shadow_mode=lambda: float(settings.is_shadow),
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
     )

@@ -38,6 +38,7 @@ from tests.support.live_gateway import MODEL, chat, image, live_gateway, until
 from tests.support.model_server import Patient, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.pressed_gateway import AT_A_TENTH, pressed_gateway
+from tests.support.raw_http import raw_http_server
 from tests.support.readme import README, ROOT, TEXT, said
 
 
@@ -298,7 +299,6 @@ def test_the_words_of_headers_that_it_lists_are_those_that_are_known():
 async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so():
     (listed,) = re.findall(r"Not yet supported, and refused with a sentence that says so: (.*?)\. ##", TEXT)
     parts = {
-        "images by http(s) address": image("https://example.com/a.png"),
         "video": {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
         "audio": {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
         "embeddings as input": {"type": "image_embeds", "image_embeds": "AAAA"},
@@ -317,8 +317,42 @@ async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so
         counted = await gateway.http.post("/v1/messages/count_tokens", json=chat("What?"))
     assert [answer.status_code for answer in refused] == [400] * len(parts) + [403] * len(routes)
     for answer in refused:
-        assert re.search("not (yet )?(supported|inspected|fetched)", answer.json()["error"]["message"])
+        assert re.search("not (yet )?(supported|inspected)", answer.json()["error"]["message"])
     assert counted.status_code == 200
+
+
+def test_the_settings_of_images_by_address_are_the_defaults_but_for_the_network():
+    remote = load(file_text=example_of("images"), file_name="README.md").settings.images.remote
+    assert [str(network) for network in remote.allow_networks] == ["10.20.0.0/16"]
+    assert remote.model_copy(update={"allow_networks": ()}) == Settings().images.remote
+
+
+async def test_an_image_by_address_is_fetched_and_sent_on_as_data_and_nothing_inside_is_asked():
+    said("fetched here, once, then checked, counted and sent on as data")
+    said("Only addresses of the public internet are asked")
+    said("What a host does wrong is a 400 that says what it was")
+    file = encoded(picture(56, 56))
+
+    async def serve(visit):
+        is_there = visit.path == "/a.png"
+        await visit.answer(
+            "200 OK" if is_there else "404 Not Found", file if is_there else b"", "cache-control: max-age=60"
+        )
+
+    async with raw_http_server(serve) as host, model_server() as upstream:
+        remote = {"allow_ports": [int(host.base_url.rpartition(":")[2])]}
+        async with live_gateway(upstream.base_url, images={"remote": remote}) as closed:
+            inside = await closed.chat(image(f"{host.base_url}/a.png"))
+        assert (inside.status_code, host.visits) == (400, [])
+        remote["allow_networks"] = ["127.0.0.0/8"]
+        async with live_gateway(upstream.base_url, images={"remote": remote}) as gateway:
+            for _ in range(2):
+                await gateway.chat(image(f"{host.base_url}/a.png"))
+            gone = await gateway.chat(image(f"{host.base_url}/b.png"))
+    assert [visit.path for visit in host.visits] == ["/a.png", "/b.png"]
+    assert all(b"data:image/png;base64," in visit.body for visit in posts(upstream))
+    assert gone.status_code == 400
+    assert "status 404" in gone.json()["error"]["message"]
 
 
 def test_its_table_of_steps_ends_with_every_status_that_a_request_may_get():

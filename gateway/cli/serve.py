@@ -58,7 +58,6 @@ def serve(
         fail(f"The models cannot be read:\n{error}")
     if settings.is_shadow:
         logger.warning("shadow mode: nothing is queued, refused or changed; what would be decided is only told")
-    _warn_of_what_is_not_there_yet(settings)
     _let_files_be_opened(settings.server.seats)
     # What the start has made lives for ever; the garbage collector need not visit it with every full collection.
     gc.collect()
@@ -67,11 +66,6 @@ def serve(
     gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION)
     keep_freed_memory()
     _Server(application, settings).run()
-
-
-def _warn_of_what_is_not_there_yet(settings: Settings) -> None:
-    if settings.images.remote.policy == "inline":
-        logger.warning("images.remote.policy: fetching images is not yet supported; such parts are refused")
 
 
 _FILES_PER_SEAT = 2  # a connection on each side

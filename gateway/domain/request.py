@@ -24,6 +24,7 @@ class ImageRef:
     errors, e.g. `messages[2].content[1].image_url.url`. `url` spans the JSON string of the URL, quotes included.
     `is_bare_string` says that `image_url` was the string itself where vLLM wants an object.
     `has_uuid` says that the part carries a `uuid`, which must not reach vLLM beside other bytes.
+    `is_remote`: its URL is an http(s) address.
     """
 
     ordinal: int
@@ -34,6 +35,7 @@ class ImageRef:
     detail: str | None = None
     is_bare_string: bool = False
     has_uuid: bool = False
+    is_remote: bool = False
 
 
 class MessageOutline(NamedTuple):
@@ -77,6 +79,10 @@ class VisionRequest(NamedTuple):
     priority: Priority | None = None
     messages: tuple[MessageOutline, ...] = ()
     images: tuple[ImageRef, ...] = ()
+
+    @property
+    def has_remote_images(self) -> bool:
+        return any(image.is_remote for image in self.images)
 
     @property
     def text_bytes(self) -> int:

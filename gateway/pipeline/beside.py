@@ -1,7 +1,7 @@
-"""Work in a thread that reads what its request holds."""
+"""Work beside the event loop's own: in a thread that reads what its request holds, or several jobs at once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -27,3 +27,15 @@ async def in_thread(executor: Executor, work: Callable[P, T], *args: P.args, **k
             # An error that nobody takes would go to the log, as `wait` leaves it.
             await asyncio.gather(done, return_exceptions=True)
         raise
+
+
+async def all_of(jobs: Sequence[Coroutine[None, None, T]]) -> list[T]:
+    """All results, or the first failure; the others are cancelled then and awaited."""
+    if len(jobs) == 1:
+        return [await jobs[0]]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(job) for job in jobs]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -23,6 +23,7 @@ from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
+from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import PartSpans, locate_parts
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.routes import Kind, Route
@@ -50,6 +51,7 @@ class Policies:
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     asks_for_usage: bool = True
     counts_tokens: bool = False
+    forwards_addresses: bool = False
     fallbacks: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -57,6 +59,15 @@ class Looker(Protocol):
     """Reads headers of images; the image workers do, and an offline command can."""
 
     async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo: ...
+
+
+class RemoteImages(Protocol):
+    """Fetches images by their address, or says why not; the bytes of one are counted with `hold`.
+
+    Raises GatewayError with `param`.
+    """
+
+    async def fetch(self, address: str, param: str, hold: Callable[[int], None], /) -> EncodedFile: ...
 
 
 class Rules(Protocol):
@@ -67,6 +78,9 @@ class Rules(Protocol):
 
     @property
     def looker(self) -> Looker: ...
+
+    @property
+    def remote(self) -> RemoteImages: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,7 @@ class Parts:
     policies: Policies
     backends: Sequence[Backend]
     images: ImageWorkers
+    remote: RemoteImages
     metrics: Metrics
     log: RequestLog
     clock: Callable[[], float]
@@ -109,6 +124,7 @@ class Exchange:
     `is_kept_alive`: its 200 went out before it was known what would become of it.
     `would_be` is set in shadow mode alone, where plans and lists of what is changed are its own and not the exchange's.
     `counted_tokens` are those of a stream without usage, by its events.
+    `fetched` are its images by address, by ordinal, once they are here.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
@@ -143,6 +159,8 @@ class Exchange:
     relieved: Relieved | None = None
     would_be: WouldBe | None = None
     parts: dict[int, PartSpans] | None = None
+    fetched: dict[int, DataUrl] = field(default_factory=dict)
+    fetch_seconds: float = 0.0
     encoded_anew: tuple[int, ...] = ()
     sent_images: tuple[tuple[bytes, Size], ...] = ()
     limits: EngineLimits | None = None

@@ -20,6 +20,7 @@ from gateway.models.served import ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.ladder import recall_conversation, recall_images
+from gateway.pipeline.remote import fetch_remote
 from gateway.pipeline.rewriting import ImageSource
 from gateway.wire.data_url import DataUrl, read_data_url, read_in_place, read_spelled
 
@@ -137,14 +138,16 @@ def _fitted(conversation: _Conversation, family: VisionFamily) -> Plan:
 
 
 async def _look_at(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> Sequence[ImageSource]:
-    """Headers only."""
+    """Headers only, once those that are given by address are here."""
     sources = []
+    remote = await fetch_remote(rules, exchange, refs)
     for ref in refs:
-        url = await _read_url(exchange.body, ref)
+        url = remote.get(ref.ordinal) or await _read_url(exchange.body, ref)
         if url.copied_bytes:
             exchange.hold_beside(url.copied_bytes)
         info = await rules.looker.look(url.file, rules.policies.images, ref.param)
-        sources.append(ImageSource(ref, url, info))
+        is_forwarded = ref.is_remote and rules.policies.forwards_addresses
+        sources.append(ImageSource(ref, url, info, is_forwarded=is_forwarded))
     return sources
 
 

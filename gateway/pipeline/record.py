@@ -74,6 +74,8 @@ def _rare_fields(exchange: Exchange, error: GatewayError | None) -> dict[str, An
         fields |= {"reason": error.reason, "code": error.code, "message": error.message, "short": error.short}
     if exchange.request is not None:
         fields |= _request_fields(exchange, exchange.request)
+    if exchange.fetch_seconds:
+        fields["fetch_ms"] = _milliseconds(exchange.fetch_seconds)
     if exchange.cost is not None and exchange.cost.answers != 1:
         fields["answers"] = exchange.cost.answers
     if exchange.counted_tokens is not None:

@@ -11,18 +11,22 @@ from gateway.domain.request import ImageRef, VisionRequest
 from gateway.imaging.workers import Prepared
 from gateway.pipeline.exchange import Exchange
 from gateway.wire.data_url import DataUrl
-from gateway.wire.edits import edit_image_url, remove_uuid, replace_part_by_text
+from gateway.wire.edits import edit_image_url, keep_image_url, remove_uuid, replace_part_by_text
 from gateway.wire.splice import Splice, splice
 from gateway.wire.usage_event import ask_for_usage
 
 
 class ImageSource(NamedTuple):
-    """An image of the request: where it stands, its URL as read, what its header says, its hash where one is made."""
+    """An image of the request: where it stands, its URL as read, what its header says, its hash where one is made.
+
+    `is_forwarded`: it was given by an address, which goes on as it came unless the image is encoded anew.
+    """
 
     ref: ImageRef
     url: DataUrl
     info: ImageInfo
     digest: bytes | None = None
+    is_forwarded: bool = False
 
 
 def rewrite(
@@ -48,6 +52,9 @@ def rewrite(
         splices.append(exchange.fallback.splice)
     for source in sources:
         result = prepared.get(source.ref.ordinal)
+        if source.is_forwarded and result is None:
+            splices += keep_image_url(source.ref)
+            continue
         media_type = result.media_type if result else f"image/{source.info.format}"
         splices += edit_image_url(source.ref, source.url, media_type, result.base64 if result else None)
     with_uuid = [source.ref.ordinal for source in sources if source.ref.has_uuid]

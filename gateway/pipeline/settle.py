@@ -260,7 +260,7 @@ def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:
     """`seconds` lie between the last byte of the body that came and the first that went on."""
     # What a server took that failed is not the gateway's own.
     if exchange.came_from is None:
-        metrics.overhead(seconds - exchange.queue_seconds)
+        metrics.overhead(seconds - exchange.queue_seconds - exchange.fetch_seconds)
     for plan in exchange.plans:
         saved = plan.tokens_before - plan.tokens
         metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)

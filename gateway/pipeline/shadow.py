@@ -17,6 +17,7 @@ from gateway.pipeline.fitting import price_where_it_fits
 from gateway.pipeline.ladder import declare_rungs
 from gateway.pipeline.pricing import price
 from gateway.pipeline.reading import read_request
+from gateway.pipeline.remote import UnseenImageError
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import (
     hash_images,
@@ -53,6 +54,8 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
         await _admitted(parts, exchange, request)
     except GatewayError as refusal:
         error = refusal
+    except UnseenImageError:
+        is_undecided, exchange.fetch_seconds = True, 0.0
     except Exception:  # noqa: BLE001 - whatever it is, the client's answer does not depend on it
         _log.exception("request %s met a fault while it was decided in shadow; it is sent", exchange.request_id)
         is_undecided = True

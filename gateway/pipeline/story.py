@@ -4,8 +4,7 @@ A refused request costs a header probe of each image and no pixel. Everything th
 `transform` and `send`; every decision is a pure function of domain/.
 """
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from http.client import BAD_REQUEST, TOO_MANY_REQUESTS
 
 from gateway.domain.cost import RequestCost, spare_served
@@ -17,7 +16,7 @@ from gateway.domain.ticket import Ticket
 from gateway.imaging.workers import Prepared
 from gateway.ledger.gate import SentAwayError
 from gateway.models.served import Engine
-from gateway.pipeline.beside import ONE_THREAD, in_thread
+from gateway.pipeline.beside import ONE_THREAD, all_of, in_thread
 from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
 from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.fitting import price_where_it_fits
@@ -69,6 +68,9 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
 
 async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) -> Answer:
     """The story with one server. Raises GatewayError."""
+    if request.has_remote_images:
+        # Nothing is fetched for one that could not even wait.
+        exchange.backend.gate.refuse_if_full(exchange.newcomer())
     request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request)
     if misfit is not None:
         raise misfit.error
@@ -187,7 +189,7 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
     results: list[Prepared | None] = []
     pairs = list(zip(plan.sources, plan.plans, strict=True))
     for start in range(0, len(pairs), _IMAGES_AT_ONCE):
-        results += await _all_of(
+        results += await all_of(
             [
                 parts.images.prepare(source.url.file, image.info, image.target, source.ref.param, source.digest)
                 for source, image in pairs[start : start + _IMAGES_AT_ONCE]
@@ -251,15 +253,3 @@ def as_gateway_error(error: UpstreamError, engine: Engine) -> GatewayError:
     if isinstance(error, UpstreamTimeoutError):
         return GatewayError(Code.UPSTREAM_TIMEOUT, f"The model server was silent for too long: {error}")
     return GatewayError(Code.UPSTREAM_ERROR, f"The model server gave no whole answer: {error}.")
-
-
-async def _all_of(jobs: Sequence[Coroutine[None, None, Prepared | None]]) -> list[Prepared | None]:
-    """All results, or the first failure; the others are cancelled then and awaited."""
-    if len(jobs) == 1:
-        return [await jobs[0]]
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(job) for job in jobs]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]

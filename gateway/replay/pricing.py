@@ -1,5 +1,6 @@
 """What a recorded request would cost under other settings: the story's own steps, on what its line says of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,6 +46,13 @@ class _Rules:
     @property
     def looker(self) -> "_Rules":
         return self
+
+    @property
+    def remote(self) -> "_Rules":
+        return self
+
+    async def fetch(self, _address: str, _param: str, _hold: Callable[[int], None]) -> EncodedFile:
+        raise NotImplementedError
 
     async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo:
         raise NotImplementedError

@@ -1,9 +1,9 @@
 """The sections that stand alone: each setting, its default and its check."""
 
 from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from gateway.domain.image import ImageFormat
 from gateway.settings.section import Section
@@ -35,16 +35,28 @@ class ServerSettings(Section):
 
 
 class RemoteSettings(Section):
-    """Images by http(s) URL. Fetching is not yet supported: whatever the policy says, such parts are refused.
-
-    Until it is, only `policy` has an effect: `inline` makes the start say so. All others are read and do nothing.
+    """Images by http(s) address. `inline`: fetched here, checked, counted and sent on as data. `forward`: the address
+    goes on as it came once that is done, unless the image is encoded anew; only for `allow_hosts`.
     """
 
-    policy: Literal["refuse", "inline"] = "refuse"
+    policy: Literal["inline", "forward", "refuse"] = "inline"
     timeout_seconds: PositiveFloat = 5.0
     max_redirects: Annotated[int, Field(ge=0)] = 3
-    allow_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    allow_hosts: Annotated[
+        tuple[str, ...], Field(description="the only hosts that are asked, by their names in addresses; empty: all")
+    ] = ()
+    allow_networks: Annotated[
+        tuple[IPv4Network | IPv6Network, ...], Field(description="asked although they are not of the public internet")
+    ] = ()
     allow_ports: tuple[PositiveInt, ...] = (80, 443)
+    per_host: Annotated[PositiveInt, Field(description="images fetched of one host at once")] = 8
+    proxy: Annotated[str | None, Field(description="asked for every image, and then guards the network")] = None
+
+    @model_validator(mode="after")
+    def _forwards_only_to_known_hosts(self) -> Self:
+        if self.policy == "forward" and not self.allow_hosts:
+            raise ValueError("policy is forward, but allow_hosts names no host whose addresses may go on")
+        return self
 
 
 class ImageSettings(Section):

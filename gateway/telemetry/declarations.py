@@ -239,6 +239,12 @@ OBSERVED = (
         "models_without_series", "gauge", "Served model names beyond the first hundred; they count as `other`."
     ),
     Declaration("streams_kept_alive_total", "counter", "Streams that were begun while they waited for their turn."),
+    Declaration(
+        "image_fetches_total",
+        "counter",
+        "Images given by address, by what became of fetching them.",
+        (Label("result", ("fetched", "not_modified", "cached", "shared", "refused", "failed")),),
+    ),
     Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
 )

@@ -52,8 +52,8 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported; `counted_output_tokens` are
     by the events of a stream in which it reported none.
     `is_kept_alive`: its 200 went out while it waited, whatever came of it then.
-    `images_changed` are the entries of `x-gateway-images`. Where there is a ladder, `pressure` is what the request met,
-    and `rungs` the value of `x-gateway-pressure`.
+    `fetch_ms` is how long it waited for its images by address. `images_changed` are the entries of `x-gateway-images`.
+    Where there is a ladder, `pressure` is what the request met, and `rungs` the value of `x-gateway-pressure`.
 
     The fields from `arrived` on are what `vlm-gateway replay` decides by. `arrived` is in seconds since 1970,
     `offered_ms` the time from then until it asked for a place. `tenant_id` tells tenants of one process apart.
@@ -92,6 +92,7 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     counted_output_tokens: int | None = None
     images: int = 0
     images_changed: str | None = None
+    fetch_ms: float | None = None
     body_bytes: int | None = None
     pressure: float | None = None
     rungs: str | None = None

@@ -13,7 +13,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import ImageRef, MessageOutline, VisionRequest
 from gateway.wire import read
 from gateway.wire.content import ImagePart, Part, read_part
-from gateway.wire.data_url import check_scheme
+from gateway.wire.data_url import is_remote
 from gateway.wire.parts import RawParts
 from gateway.wire.read import ABSENT
 from gateway.wire.spans import SpanFinder
@@ -77,7 +77,7 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
     """The request as admission sees it; `images` in the order in which the model sees them.
 
     Raises GatewayError: invalid_json, invalid_request, invalid_content_part (also for media that is not supported
-    yet), invalid_image_url (anything but a data URL). `param` names the field or the part.
+    yet), invalid_image_url (neither a data URL nor an http(s) address). `param` names the field or the part.
     """
     parsed = read.decode_body(_decoder, body)
     _refuse_what_hides_cost(parsed)
@@ -122,7 +122,6 @@ class _Images:
         bare = image.url is None
         url = self._bare_url(message_index, part_index) if image.url is None else image.url
         param = f"{path}.image_url" if bare else f"{path}.image_url.url"
-        check_scheme(memoryview(url), param)
         self._spans = self._spans or SpanFinder(self._body)
         self.found.append(
             ImageRef(
@@ -134,6 +133,7 @@ class _Images:
                 detail=image.detail,
                 is_bare_string=image.is_bare_string,
                 has_uuid=image.has_uuid,
+                is_remote=is_remote(memoryview(url), param),
             )
         )
         return len(self.found) - 1

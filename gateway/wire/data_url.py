@@ -47,20 +47,21 @@ class DataUrl:
     copied_bytes: int = 0
 
 
-def check_scheme(url: memoryview, param: str) -> None:
-    """Refuse a JSON string that is no data URL. `url` has its quotes. Raises GatewayError invalid_image_url."""
+def is_remote(url: memoryview, param: str) -> bool:
+    """Whether a JSON string, with its quotes, is an http(s) address and not a data URL.
+
+    Raises GatewayError invalid_image_url for what is neither.
+    """
     if bytes(url[1:6]).lower() == b"data:":
-        return
+        return False
     text = decode_body(_string_decoder, msgspec.Raw(url))[:_MOST_HEADER_BYTES].lstrip(_BLANKS)
     if text[:5].lower() == "data:":
-        return
+        return False
     if _REMOTE_SCHEME.match(text):
-        raise _invalid_url(
-            "Images by http(s) address are not fetched: `images.remote.policy` is `refuse`. "
-            "Send the image as a data URL (data:image/png;base64,...).",
-            param,
-        )
-    raise _invalid_url("An image must be a data URL (data:image/png;base64,...); no other scheme is read.", param)
+        return True
+    raise _invalid_url(
+        "An image must be a data URL (data:image/png;base64,...) or an http(s) address; no other scheme is read.", param
+    )
 
 
 def read_data_url(body: bytes | bytearray, ref: ImageRef) -> DataUrl:

@@ -54,6 +54,11 @@ def edit_image_url(
     return (*_url(ref, data_url, header, encoded_base64), *_object_around(ref))
 
 
+def keep_image_url(ref: ImageRef) -> tuple[Splice, ...]:
+    """Splices that leave the URL as it came and make a bare string an object."""
+    return _object_around(ref)
+
+
 def _url(ref: ImageRef, data_url: DataUrl, header: bytes, encoded_base64: bytes | None) -> tuple[Splice, ...]:
     if data_url.header is None or data_url.payload is None:
         payload = data_url.file.padded() if encoded_base64 is None else encoded_base64

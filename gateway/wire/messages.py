@@ -16,7 +16,7 @@ import msgspec
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.wire import read
-from gateway.wire.data_url import check_scheme
+from gateway.wire.data_url import is_remote
 from gateway.wire.read import ABSENT
 
 _ROLES = ("user", "assistant", "system")
@@ -283,7 +283,7 @@ def _image(source: _Source | None, path: str) -> _Image:
     if source.type == "url":
         at = f"{path}.source.url"
         _check_string(source.url, at)
-        check_scheme(memoryview(source.url), at)
+        is_remote(memoryview(source.url), at)  # or it is refused
         return _Image((memoryview(source.url),), at)
     at = f"{path}.source.data"
     _check_string(source.data, at)

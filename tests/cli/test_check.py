@@ -58,7 +58,7 @@ def test_every_setting_is_listed_with_its_value_and_its_source(tmp_path):
     assert settings["queue.requests"] == {"value": 7, "origin": f"file {file}"}
     assert settings["images.max_pixels"] == {"value": 1000, "origin": "flag"}
     assert settings["server.seats"] == {"value": 5, "origin": "environment"}
-    assert settings["images.remote.policy"] == {"value": "refuse", "origin": "default"}
+    assert settings["images.remote.policy"] == {"value": "inline", "origin": "default"}
     assert settings["output_reservation"] == {"value": "quantile", "origin": "default"}
     assert settings["budget.kv_blocks"] == {"value": None, "origin": "default"}
     assert "[gone]" in result.stdout

@@ -154,10 +154,6 @@ class TestStarting:
         (server,) = servers
         assert (server.config.host, server.config.port) == ("127.0.0.1", 4321)
 
-    def test_what_is_not_there_yet_is_said(self, servers, caplog):
-        CliRunner().invoke(app, ["serve", "--set", "images.remote.policy=inline"])
-        assert "not yet supported" in caplog.text
-
     def test_as_many_files_may_be_open_as_the_system_allows_and_too_few_are_told(self, servers, caplog, monkeypatch):
         taken = []
         monkeypatch.setattr(serve.resource, "setrlimit", lambda kind, limits: taken.append((kind, limits)))

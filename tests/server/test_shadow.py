@@ -95,10 +95,10 @@ class TestNothingIsRefused:
             (b"\xff\xfe{}", "bad_request"),
             (b"", "bad_request"),
             (json.dumps(chat(BROKEN)).encode(), "bad_image"),
-            (json.dumps(chat(image("https://example.com/a.png"))).encode(), "bad_image"),
+            (json.dumps(chat(image("ftp://example.com/a.png"))).encode(), "bad_image"),
             (json.dumps(chat("x" * 9_000_000)).encode(), "never_fits_context"),
         ],
-        ids=["torn", "utf-16", "empty", "broken picture", "remote picture", "too long"],
+        ids=["torn", "utf-16", "empty", "broken picture", "picture from nowhere", "too long"],
     )
     async def test_what_cannot_be_served_goes_on_and_is_told(self, body, reason):
         visit, answer, line = await answered(body, script=answer_anything)
@@ -106,6 +106,18 @@ class TestNothingIsRefused:
         assert answer.headers["x-gateway-shadow"] == f"refused;reason={reason};status=400"
         assert (line["shadow"], line["shadow_reason"], line["status"]) == ("refused", reason, 200)
         assert "reason" not in line
+
+    async def test_what_the_model_server_will_fetch_is_not_fetched_here_too(self):
+        body = json.dumps(chat(image("https://example.com/a.png"))).encode()
+        visit, answer, line = await answered(body, script=answer_anything)
+        assert (visit.body, answer.headers["x-gateway-shadow"]) == (body, "undecided")
+        assert "fetch_ms" not in line
+
+    async def test_where_nothing_would_be_fetched_that_is_told(self):
+        body = json.dumps(chat(image("https://example.com/a.png"))).encode()
+        visit, answer, _ = await answered(body, script=answer_anything, images={"remote": {"policy": "refuse"}})
+        assert visit.body == body
+        assert answer.headers["x-gateway-shadow"] == "refused;reason=bad_image;status=400"
 
     @pytest.mark.parametrize(
         ("headers", "told"),

@@ -242,8 +242,6 @@ def test_malformed_bodies_are_refused_with_the_path(body, code, param):
 @pytest.mark.parametrize(
     ("url", "hint"),
     [
-        ("https://example.com/a.png", "images.remote.policy"),
-        ("  HTTP://example.com/a.png", "images.remote.policy"),
         ("file:///etc/passwd", "no other scheme"),
         ("ftp://example.com/a.png", "no other scheme"),
         ("AAAA", "no other scheme"),
@@ -251,7 +249,7 @@ def test_malformed_bodies_are_refused_with_the_path(body, code, param):
     ],
 )
 @pytest.mark.parametrize("is_bare", [False, True])
-def test_only_data_urls_pass(url, hint, is_bare):
+def test_other_schemes_are_refused(url, hint, is_bare):
     error = refusal(encode(user({"type": "image_url", "image_url": url if is_bare else {"url": url}})))
     assert error.code is Code.INVALID_IMAGE_URL
     assert error.param == "messages[0].content[0].image_url" + ("" if is_bare else ".url")
@@ -259,9 +257,19 @@ def test_only_data_urls_pass(url, hint, is_bare):
     assert error.param in error.message
 
 
+@pytest.mark.parametrize("url", ["https://example.com/a.png", "  HTTP://example.com/a.png", "h\u0074tp://a.example/b"])
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_addresses_are_images_to_be_fetched(url, is_bare):
+    request = parse_chat(encode(user({"type": "image_url", "image_url": url if is_bare else {"url": url}})))
+    assert [image.is_remote for image in request.images] == [True]
+    assert request.has_remote_images
+
+
 def test_blanks_and_escapes_before_the_scheme_do_not_hide_a_data_url():
     body = b'{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"\\t d\\u0061ta:,"}}]}]}'
-    assert len(parse_chat(body).images) == 1
+    request = parse_chat(body)
+    assert [image.is_remote for image in request.images] == [False]
+    assert not request.has_remote_images
 
 
 def test_no_picture_is_copied():

@@ -16,6 +16,7 @@ from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Policies
 from gateway.pipeline.pricing import misfit_of, price
 from gateway.pipeline.reading import read_request
+from gateway.pipeline.remote import FetchingRefused
 from gateway.policies import ByteBudgets, body_limits_of, engine_of, models_of, policies_of, upstreams_of
 from gateway.server.door import Arrival, refuse_length
 from gateway.settings import Settings
@@ -23,6 +24,7 @@ from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.report import EstimateReport, Report, verdict_report
 from gateway.wire.routes import classify
 
+_NOTHING_FETCHED = FetchingRefused("this command asks nobody; `--live` asks a gateway that does")
 _UNNAMED = "(the first model)"
 
 
@@ -50,6 +52,7 @@ class OfflineRules:
 
     policies: Policies
     looker: OfflineLooker
+    remote: FetchingRefused
 
 
 def estimate_request(body: bytes, settings: Settings, assumed: Assumptions) -> Report:
@@ -70,7 +73,7 @@ def _estimated(exchange: Exchange, settings: Settings, assumed: Assumptions) -> 
     refuse_length(Arrival(content_length=exchange.body_bytes), body_limits_of(settings, budgets).max_bytes)
     request = asyncio.run(read_request(exchange))
     exchange.models = _models(settings, assumed, request.model)
-    rules = OfflineRules(policies_of(settings, budgets), OfflineLooker())
+    rules = OfflineRules(policies_of(settings, budgets), OfflineLooker(), _NOTHING_FETCHED)
     plan, cost = asyncio.run(price(rules, exchange, request))
     misfit = misfit_of(exchange, cost)
     estimate = estimate_report(rules, exchange, plan, cost)

@@ -1,0 +1,98 @@
+"""Pictures that were fetched before, by address: so that one re-sent with every turn is not fetched with every turn.
+
+What may be kept and for how long is the host's word (RFC 9111): `no-store` keeps nothing, `max-age` spares the question
+for that long, a validator (`ETag`, `Last-Modified`) makes it a short one. Nothing is kept of what has neither.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+_MOST_FRESH_SECONDS = 3600.0
+_ENTRY_OVERHEAD_BYTES = 1024
+_MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,10})")
+_WORDS = re.compile(r"[a-z-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A picture as base64. `source` is where it came from after redirects, with the validators that it had there;
+    until `fresh_until` nobody need ask again.
+    """
+
+    base64: memoryview
+    source: str
+    etag: str | None
+    last_modified: str | None
+    fresh_until: float
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self.base64) + _ENTRY_OVERHEAD_BYTES
+
+    def question(self, url: str) -> dict[str, str]:
+        """Headers that ask `url` whether it has changed; none where it came from elsewhere."""
+        if url != self.source:
+            return {}
+        if self.etag is not None:
+            return {"If-None-Match": self.etag}
+        return {"If-Modified-Since": self.last_modified} if self.last_modified is not None else {}
+
+
+def worth_keeping(base64: memoryview, source: str, headers: Mapping[str, str], now: float) -> Kept | None:
+    """None where the host forbids it, or nothing of what it says would ever make it useful."""
+    fresh_seconds = _fresh_seconds(headers)
+    if fresh_seconds is None:
+        return None
+    kept = Kept(base64, source, headers.get("ETag"), headers.get("Last-Modified"), now + fresh_seconds)
+    return kept if fresh_seconds > 0 or kept.question(source) else None
+
+
+def renewed(kept: Kept, headers: Mapping[str, str], now: float) -> Kept:
+    """After the host has said that it is the same picture still."""
+    return replace(kept, fresh_until=now + (_fresh_seconds(headers) or 0.0))
+
+
+def _fresh_seconds(headers: Mapping[str, str]) -> float | None:
+    """None: it must not be kept."""
+    control = headers.get("Cache-Control", "").lower()
+    words = set(_WORDS.findall(control))
+    if "no-store" in words:
+        return None
+    found = _MAX_AGE.search(control)
+    if found is None or "no-cache" in words:
+        return 0.0
+    age = headers.get("Age", "")
+    gone = float(age) if age.isascii() and age.isdigit() else 0.0
+    return min(max(0.0, float(found.group(1)) - gone), _MOST_FRESH_SECONDS)
+
+
+class FetchCache:
+    """Pictures by the address that was asked for; the one not used for longest goes first, bounded by bytes."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.held_bytes = 0
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, url: str) -> Kept | None:
+        kept = self._kept.get(url)
+        if kept is not None:
+            self._kept.move_to_end(url)
+        return kept
+
+    def put(self, url: str, kept: Kept | None) -> None:
+        """In the place of what was kept of `url`; None, or one larger than the cache, leaves nothing of it."""
+        if old := self._kept.pop(url, None):
+            self.held_bytes -= old.held_bytes
+        if kept is None or kept.held_bytes > self.capacity_bytes:
+            return
+        self._kept[url] = kept
+        self.held_bytes += kept.held_bytes
+        while self.held_bytes > self.capacity_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self.held_bytes -= oldest.held_bytes

@@ -1,0 +1,67 @@
+"""Part of the composition: what fetches images by address, as the settings want it."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from gateway.fetch.address import AddressRules
+from gateway.fetch.cache import FetchCache
+from gateway.fetch.connection import Connections
+from gateway.fetch.fetcher import Fetcher, FetchLimits, FetchStatistics
+from gateway.fetch.guard import AddressGuard
+from gateway.fetch.turns import Turns
+from gateway.imaging.threads import DaemonThreads
+from gateway.ledger.byte_budget import ByteBudget, Share
+from gateway.ledger.timing import Timing
+from gateway.pipeline.exchange import RemoteImages
+from gateway.pipeline.remote import FetchingRefused, NeverFetched
+from gateway.settings import Settings
+from gateway.settings.sections import RemoteSettings
+
+_MOST_FETCHES = 64
+_RESOLVER_THREADS = 4
+_REFUSED = FetchingRefused("`images.remote.policy` is `refuse`")
+
+
+class FetchBudget:
+    """The budget of request bodies as the fetcher asks for it: with the patience of the queue, of the large share."""
+
+    def __init__(self, budget: ByteBudget, wait_seconds: float) -> None:
+        self._budget = budget
+        self._wait_seconds = wait_seconds
+
+    async def acquire(self, byte_count: int) -> None:
+        """Raises GatewayError 429 host_memory."""
+        await self._budget.acquire(byte_count, self._wait_seconds, Share.LARGE)
+
+    def release(self, byte_count: int) -> None:
+        self._budget.change(large=-byte_count)
+
+
+async def start_fetching(
+    settings: Settings, bodies: ByteBudget, cache_bytes: int, timing: Timing, stack: AsyncExitStack
+) -> tuple[RemoteImages, Callable[[], FetchStatistics]]:
+    """What fetches, or says why nothing is fetched, and its counts; `stack` stops it."""
+    remote = settings.images.remote
+    if remote.policy == "refuse":
+        return _REFUSED, FetchStatistics
+    if settings.is_shadow:
+        return NeverFetched(), FetchStatistics
+    guard = AddressGuard(remote.allow_networks)
+    threads = DaemonThreads(_RESOLVER_THREADS, "resolve")
+    stack.callback(threads.close)
+    fetcher = Fetcher(
+        Connections(guard, threads, proxy=remote.proxy),
+        AddressRules(guard, remote.allow_ports, remote.allow_hosts or None),
+        _limits(settings.images.max_bytes, remote),
+        budget=FetchBudget(bodies, settings.queue.wait_seconds),
+        cache=FetchCache(cache_bytes),
+        turns=Turns(per_host=remote.per_host, in_all=_MOST_FETCHES),
+        clock=timing.clock,
+    )
+    await fetcher.start()
+    stack.push_async_callback(fetcher.close)
+    return fetcher, fetcher.statistics
+
+
+def _limits(max_bytes: int, remote: RemoteSettings) -> FetchLimits:
+    return FetchLimits(max_bytes, remote.timeout_seconds, remote.max_redirects)

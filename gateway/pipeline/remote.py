@@ -1,0 +1,85 @@
+"""Between steps 2 and 3 of the story: pictures given by address are fetched, once for each exchange.
+
+From then on they are files like any other, in base64, as they are sent on.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.request import ImageRef
+from gateway.pipeline.beside import all_of
+from gateway.pipeline.exchange import Exchange, Rules
+from gateway.wire.data_url import DataUrl
+from gateway.wire.encoded_file import EncodedFile
+from gateway.wire.read import decode_body
+
+_address_decoder = msgspec.json.Decoder(str)
+
+
+class UnseenImageError(Exception):
+    """In shadow mode nothing is fetched, so nobody knows what the request would cost."""
+
+
+class NeverFetched:
+    """In shadow mode, where the model server fetches them itself."""
+
+    async def fetch(self, _address: str, _param: str, _hold: Callable[[int], None]) -> EncodedFile:
+        raise UnseenImageError
+
+
+@dataclass(frozen=True, slots=True)
+class FetchingRefused:
+    """Where no image is fetched for the reason that `why` gives as a clause."""
+
+    why: str
+
+    async def fetch(self, _address: str, param: str, _hold: Callable[[int], None]) -> EncodedFile:
+        """Raises GatewayError invalid_image_url."""
+        raise GatewayError(
+            Code.INVALID_IMAGE_URL,
+            f"`{param}`: Images by http(s) address are not fetched: {self.why}. "
+            "Send the image as a data URL (data:image/png;base64,...).",
+            param=param,
+        )
+
+
+async def fetch_remote(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> Mapping[int, DataUrl]:
+    """Those of the images that are given by address, by ordinal.
+
+    Raises GatewayError with the image's path: its address is refused, its host fails, or all together take too long.
+    """
+    missing = [ref for ref in refs if ref.is_remote and ref.ordinal not in exchange.fetched]
+    if missing:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            await _fetch(rules, exchange, missing)
+        finally:
+            exchange.fetch_seconds += loop.time() - begun
+    return exchange.fetched
+
+
+async def _fetch(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> None:
+    seconds = rules.policies.queue_wait_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            files = await all_of([_fetched(rules, exchange, ref) for ref in refs])
+    except TimeoutError as error:
+        raise GatewayError(
+            Code.FAILED_TO_DOWNLOAD_IMAGE,
+            f"The {len(refs)} images that the request gives by address were not all fetched within {seconds:g} "
+            "seconds. Send fewer at once, or send them as data URLs.",
+            param=refs[0].param,
+        ) from error
+    for ref, file in zip(refs, files, strict=True):
+        # A data URL is written in the place of the address.
+        exchange.fetched[ref.ordinal] = DataUrl("", None, None, file, needs_respelling=True)
+
+
+async def _fetched(rules: Rules, exchange: Exchange, ref: ImageRef) -> EncodedFile:
+    text = decode_body(_address_decoder, msgspec.Raw(memoryview(exchange.body)[ref.url.start : ref.url.end]))
+    return await rules.remote.fetch(text.strip(), ref.param, exchange.hold_beside)
