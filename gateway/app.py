@@ -14,6 +14,7 @@ from gateway import __version__
 from gateway.backends import compose_backends
 from gateway.domain.errors import GatewayError
 from gateway.fetching import start_fetching
+from gateway.imaging.processes import JobLimits, WorkerProcesses
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.byte_budget import ByteBudget, Seats
@@ -48,6 +49,7 @@ from gateway.telemetry.request_log import RequestLog
 CONTROL_PATHS = frozenset(
     {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
 )
+_WALL_PER_CPU_SECOND = 3  # a picture is given up when it had so much time, though others had the cores
 _FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
 
 
@@ -189,8 +191,11 @@ async def _start(
         is_shadow=settings.is_shadow,
     )
     metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
+    decode_seconds = settings.images.decode_seconds
+    processes = WorkerProcesses(JobLimits(decode_seconds, _WALL_PER_CPU_SECOND * decode_seconds))
     images = ImageWorkers(
         threads=usable_cores(),
+        isolation=processes,
         decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
         cache_bytes=budgets.cache_bytes - budgets.cache_bytes // _FETCHED_SHARE,
         verify=settings.images.verify,
@@ -215,6 +220,7 @@ async def _start(
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
         image_fetches_total=lambda: asdict(fetches()),
+        image_workers_lost_total=processes.lost,
         shadow_mode=lambda: float(settings.is_shadow),
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
     )

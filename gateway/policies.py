@@ -104,6 +104,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         ),
         trim=TrimPolicy(mode=TrimMode(history.mode), keep=history.keep, grid=history.grid, marker=history.marker),
         max_images_per_turn=settings.images.max_per_turn,
+        transform_seconds=settings.images.transform_seconds,
         verifies_all=settings.images.verify == "full",
         queue_wait_seconds=settings.queue.wait_seconds,
         whole_answer_seconds=UNHURRIED_SECONDS if settings.is_shadow else settings.upstream.total_timeout_seconds,

@@ -13,6 +13,9 @@ from typing import Any
 import hypothesis
 import pytest
 
+from gateway.imaging.processes import JobLimits
+from tests.support.isolation import SharedProcesses
+
 # A machine that is busy with other things is no fault of what is tested.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
@@ -43,6 +46,16 @@ def what_is_lacking(*commands: str, root: bool = False) -> list[str]:
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     lacking = [command for command in commands if shutil.which(command, path=path) is None]
     return [*lacking, "root"] if root and os.geteuid() != 0 else lacking
+
+
+@pytest.fixture(scope="session", autouse=True)
+def worker_processes() -> Iterator[None]:
+    """Gateways in this process share the processes that decode their pictures: each start takes a fifth of a second."""
+    shared = SharedProcesses(JobLimits(cpu_seconds=20, wall_seconds=60))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gateway.app.WorkerProcesses", lambda _limits: shared)
+        yield
+    shared.end()
 
 
 @pytest.fixture(scope="session")

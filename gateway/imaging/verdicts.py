@@ -28,6 +28,13 @@ class Damage:
     code: Code
     message: str
 
+    @classmethod
+    def of(cls, error: GatewayError) -> "Damage":
+        return cls(error.code, error.message)
+
+    def about(self, param: str) -> GatewayError:
+        return GatewayError(self.code, self.message, param=param)
+
 
 class VerdictKey(NamedTuple):
     """Hash of the base64 as it came, the size asked for (None: its own), and what would encode it."""
@@ -39,10 +46,14 @@ class VerdictKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What decoding a picture led to. Neither field set: it is sound, and goes on as it came."""
+    """What decoding a picture led to. Neither field set: it is sound, and goes on as it came.
+
+    One that is not `is_final` is for those who wait now: the picture may be tried once more.
+    """
 
     prepared: Prepared | None = None
     damage: Damage | None = None
+    is_final: bool = True
 
     @property
     def held_bytes(self) -> int:
@@ -51,7 +62,7 @@ class Verdict:
     def answer(self, param: str) -> Prepared | None:
         """Raises GatewayError for a damaged picture, about the part `param`."""
         if self.damage:
-            raise GatewayError(self.damage.code, self.damage.message, param=param)
+            raise self.damage.about(param)
         return self.prepared
 
 

@@ -1,9 +1,12 @@
-"""Pictures are decoded here: in threads, under a budget of decode bytes, each content once.
+"""Pictures are decoded from here: in worker processes, under a budget of decode bytes, each content once.
 
 Ownership: a decode belongs to no request. It runs as a task of its own that the requests which want it wait for; one
-that leaves does not disturb the others. When all have left before a thread took it, it is dropped; once in a thread it
-runs to its end, its verdict is kept, and its bytes go back to the budget only then. Only the end of the process does
-not wait for it.
+that leaves does not disturb the others. When all have left before a thread took it, it is dropped; once in a thread,
+which waits for a worker process, it runs to its end, its verdict is kept, and its bytes go back to the budget only
+then. Only the end of the gateway does not wait for it.
+
+A picture whose process died is tried once more, in another process, for it may have been no fault of the picture's.
+One that took too long is not. Whatever ended two processes is refused from then on.
 
 Order: hash, cache, a look at the whole file, decoding; the last two each with an idle thread first and then bytes of
 the budget. Hashing and looking have threads of their own, so that a known picture never waits behind unknown ones.
@@ -15,21 +18,22 @@ is sent can count with beforehand.
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
 
-import pybase64
-
-from gateway.domain.errors import GatewayError
+from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo
 from gateway.imaging.body import late_reasons
-from gateway.imaging.decode import verify
 from gateway.imaging.heap import give_back_free_memory
+from gateway.imaging.judge import inspect, judge, needs_decode
 from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
 from gateway.imaging.probe import glance, probe, recognise
-from gateway.imaging.render import ENCODER_ID, render
+from gateway.imaging.processes import WorkerLostError
+from gateway.imaging.render import ENCODER_ID
+from gateway.imaging.strikes import Strikes
 from gateway.imaging.threads import DaemonThreads
 from gateway.imaging.verdicts import Damage, Prepared, Verdict, VerdictCache, VerdictKey
 from gateway.wire.encoded_file import EncodedFile
@@ -37,10 +41,20 @@ from gateway.wire.encoded_file import EncodedFile
 __all__ = ["DecodeBudget", "ImageStatistics", "ImageWorkers", "Prepared", "needs_decode"]
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 _RECOGNISED_BYTES = 1024
 _HEAP_SECONDS = 10.0
 _INLINE_HASH_BYTES = 64 << 10  # below this, a hash takes less time than handing it to a thread
+# Whose headers libraries of the system read, not code of ours or Pillow's in Python.
+_INSPECTED = frozenset({ImageFormat.AVIF, ImageFormat.HEIC})
+_CONDEMNED = Damage(
+    Code.IMAGE_PARSE_ERROR,
+    "Decoding the image has ended two worker processes, so it is not tried again. Encode it anew, as PNG or JPEG.",
+)
+_LATE = Damage(
+    Code.IMAGE_PARSE_ERROR, "Decoding the image takes longer than is allowed (images.decode_seconds). Send it smaller."
+)
 
 
 class DecodeBudget(Protocol):
@@ -52,6 +66,14 @@ class DecodeBudget(Protocol):
     async def acquire(self, byte_count: int) -> None: ...
 
     def release(self, byte_count: int) -> None: ...
+
+
+class Isolation(Protocol):
+    """Where decoders run; see processes.py. Raises WorkerLostError."""
+
+    def run(self, byte_count: int, work: Callable[..., T], file: EncodedFile, *args: object) -> T: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +108,20 @@ class _Flight:
     is_in_thread: bool = False
 
 
-def needs_decode(info: ImageInfo, target: Size | None) -> bool:
-    """Whether the plan or the header already say that this image is encoded anew."""
-    return bool(info.why) or target not in {None, info.size}
-
-
 class ImageWorkers:
     """Checks, normalises and resizes images. One for each process; used from one event loop."""
 
     def __init__(
-        self, *, threads: int, decode_budget: DecodeBudget, cache_bytes: int, verify: Literal["full", "header"] = "full"
+        self,
+        *,
+        threads: int,
+        isolation: Isolation,
+        decode_budget: DecodeBudget,
+        cache_bytes: int,
+        verify: Literal["full", "header"] = "full",
     ) -> None:
+        self._isolation = isolation
+        self._strikes = Strikes()
         self._decoders = _Crew(threads, "decode")
         self._lookers = _Crew(threads, "look")
         self._budget = decode_budget
@@ -114,10 +139,16 @@ class ImageWorkers:
         """
         await asyncio.sleep(0)
         info = glance(file, limits, param)
-        if info is None:
-            byte_count = look_bytes(recognise(file.prefix(_RECOGNISED_BYTES)), file.file_bytes)
-            info = await self._in_looker(byte_count, probe, file, limits, param)
-        return info
+        if info is not None:
+            return info
+        image_format = recognise(file.prefix(_RECOGNISED_BYTES))
+        byte_count = look_bytes(image_format, file.file_bytes)
+        if image_format not in _INSPECTED:
+            return await self._in_looker(byte_count, probe, file, limits, param)
+        found = await self._inspected(byte_count, file, limits)
+        if isinstance(found, Damage):
+            raise found.about(param)
+        return found
 
     async def digest(self, file: EncodedFile) -> bytes:
         """SHA-256 of the base64 as it came."""
@@ -167,6 +198,7 @@ class ImageWorkers:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._heap_timer is not None:
             self._heap_timer.cancel()
+        self._isolation.close()
         self._decoders.pool.close()
         self._lookers.pool.close()
 
@@ -204,14 +236,39 @@ class ImageWorkers:
             verdict = looked_at
         else:
             verdict = await self._decode(key, file, looked_at)
-        self._cache.put(key, verdict)
+        if verdict.is_final:
+            self._cache.put(key, verdict)
         return verdict
 
     async def _decode(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
         byte_count = job_bytes(info, key.target or (info.size if info.why else None))
-        await self._take(self._decoders, byte_count)
-        self._flights[key].is_in_thread = True
-        return await self._run(self._decoders, byte_count, judge, file, info, key.target)
+
+        async def attempt() -> Verdict:
+            await self._take(self._decoders, byte_count)
+            self._flights[key].is_in_thread = True
+            work = (byte_count, judge, file, info, key.target)
+            return await self._run(self._decoders, byte_count, self._isolation.run, *work)
+
+        verdict = await self._survived(key.digest, attempt)
+        return Verdict(damage=verdict, is_final=verdict is _CONDEMNED) if isinstance(verdict, Damage) else verdict
+
+    async def _inspected(self, byte_count: int, file: EncodedFile, limits: ImageLimits) -> ImageInfo | Damage:
+        async def attempt() -> ImageInfo | Damage:
+            return await self._in_looker(byte_count, self._isolation.run, byte_count, inspect, file, limits)
+
+        return await self._survived(await self.digest(file), attempt)
+
+    async def _survived(self, digest: bytes, attempt: Callable[[], Awaitable[T]]) -> T | Damage:
+        """What came of an attempt that ended no process."""
+        while not self._strikes.is_out(digest):
+            try:
+                return await attempt()
+            except WorkerLostError as lost:
+                self._strikes.add(digest)
+                _log.warning("a worker process was lost at the image %s: %s", digest.hex()[:12], lost)
+                if lost.is_late and not self._strikes.is_out(digest):
+                    return _LATE
+        return _CONDEMNED
 
     async def _in_looker(self, byte_count: int, look: Callable[..., T], *args: object) -> T:
         await self._take(self._lookers, byte_count)
@@ -259,24 +316,7 @@ def examine(file: EncodedFile, info: ImageInfo) -> ImageInfo | Verdict:
     try:
         return replace(info, why=info.why | late_reasons(file.decode(), info))
     except GatewayError as error:
-        return _damaged(error)
-
-
-def judge(file: EncodedFile, info: ImageInfo, target: Size | None) -> Verdict:
-    """Decodes one image, in a thread: base64 to pixels, and to base64 again where it changes."""
-    try:
-        if not needs_decode(info, target):
-            verify(file.decode(), info)
-            return Verdict()
-        rendered = render(file.decode(), info, target or info.size)
-    except GatewayError as error:
-        return _damaged(error)
-    encoded = pybase64.b64encode(rendered.file)
-    return Verdict(prepared=Prepared(encoded, rendered.media_type, len(rendered.file), rendered.why))
-
-
-def _damaged(error: GatewayError) -> Verdict:
-    return Verdict(damage=Damage(error.code, error.message))
+        return Verdict(damage=Damage.of(error))
 
 
 def _sha256(payload: memoryview | bytes) -> bytes:

@@ -43,6 +43,7 @@ class Policies:
     resize: ResizePolicy
     trim: TrimPolicy
     max_images_per_turn: int | None
+    transform_seconds: float
     verifies_all: bool
     queue_wait_seconds: float
     whole_answer_seconds: float

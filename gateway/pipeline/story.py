@@ -4,6 +4,7 @@ A refused request costs a header probe of each image and no pixel. Everything th
 `transform` and `send`; every decision is a pure function of domain/.
 """
 
+import asyncio
 from collections.abc import Sequence
 from http.client import BAD_REQUEST, TOO_MANY_REQUESTS
 
@@ -11,6 +12,7 @@ from gateway.domain.cost import RequestCost, spare_served
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.outcome import Reason
+from gateway.domain.promise import NO_PROMISE
 from gateway.domain.request import VisionRequest
 from gateway.domain.ticket import Ticket
 from gateway.imaging.workers import Prepared
@@ -183,9 +185,30 @@ def refuse_what_is_late(exchange: Exchange, now: float) -> None:
 async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, Prepared]:
     """Step 7: check the images and encode anew those that need it; the new ones by ordinal.
 
-    Raises GatewayError for a damaged image.
+    Raises GatewayError for a damaged image, 503 if all together take too long.
     """
-    begun = parts.clock()
+    begun, seconds = parts.clock(), parts.policies.transform_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            results = await _prepare(parts, plan)
+    except TimeoutError as error:
+        raise GatewayError(
+            Code.SERVER_IS_OVERLOADED,
+            f"The {len(plan.sources)} images of the request were not all decoded within {seconds:g} seconds "
+            "(images.transform_seconds). Send fewer or smaller ones, or come back when others are done.",
+            retry_after_seconds=NO_PROMISE.seconds,
+        ) from error
+    exchange.transform_seconds += parts.clock() - begun
+    prepared = {
+        source.ref.ordinal: result for source, result in zip(plan.sources, results, strict=True) if result is not None
+    }
+    exchange.encoded_anew = tuple(prepared)
+    # An image that came several times is encoded once.
+    exchange.hold_beside(sum(len(base64) for base64 in {id(p): p.base64 for p in prepared.values()}.values()))
+    return prepared
+
+
+async def _prepare(parts: Parts, plan: Plan) -> list[Prepared | None]:
     results: list[Prepared | None] = []
     pairs = list(zip(plan.sources, plan.plans, strict=True))
     for start in range(0, len(pairs), _IMAGES_AT_ONCE):
@@ -195,14 +218,7 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
                 for source, image in pairs[start : start + _IMAGES_AT_ONCE]
             ]
         )
-    exchange.transform_seconds += parts.clock() - begun
-    prepared = {
-        source.ref.ordinal: result for source, result in zip(plan.sources, results, strict=True) if result is not None
-    }
-    exchange.encoded_anew = tuple(prepared)
-    # An image that came several times is encoded once.
-    exchange.hold_beside(sum(len(base64) for base64 in {id(p): p.base64 for p in prepared.values()}.values()))
-    return prepared
+    return results
 
 
 async def send(parts: Parts, exchange: Exchange, body: Sequence[Segment] | None, *, is_streaming: bool) -> Answer:

@@ -71,6 +71,12 @@ class ImageSettings(Section):
     max_forwarded: PositiveInt | None = None
     formats: frozenset[ImageFormat] = frozenset(ImageFormat)
     verify: Literal["full", "header"] = "full"
+    decode_seconds: Annotated[
+        PositiveInt, Field(description="CPU for decoding one image; then its process is ended")
+    ] = 20
+    transform_seconds: Annotated[
+        PositiveFloat, Field(description="for decoding all images of a request, waiting for their turn included")
+    ] = 60.0
     remote: RemoteSettings = RemoteSettings()
 
     @property

@@ -245,6 +245,12 @@ OBSERVED = (
         "Images given by address, by what became of fetching them.",
         (Label("result", ("fetched", "not_modified", "cached", "shared", "refused", "failed")),),
     ),
+    Declaration(
+        "image_workers_lost_total",
+        "counter",
+        "Processes that decode images and died at one, or were ended because it took too long.",
+        (Label("cause", ("died", "late")),),
+    ),
     Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
 )

@@ -28,7 +28,8 @@ from gateway.domain.errors import GatewayError
 from gateway.domain.geometry import Size
 from gateway.imaging.limits import ImageLimits, job_bytes
 from gateway.imaging.probe import probe
-from gateway.imaging.workers import examine, judge, needs_examination
+from gateway.imaging.judge import judge
+from gateway.imaging.workers import examine, needs_examination
 from gateway.wire.encoded_file import EncodedFile
 
 def resident(field):

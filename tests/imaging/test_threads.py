@@ -12,6 +12,7 @@ LEFT_BEHIND = """
 import asyncio, threading
 from gateway.imaging.workers import ImageWorkers
 from gateway.imaging import workers
+from tests.support.isolation import InThisProcess
 from tests.imaging.test_workers import PLAIN, SMALL, Budget, prepare
 
 entered = threading.Event()
@@ -22,7 +23,7 @@ def endless(*_):
 
 async def main():
     workers.judge = endless
-    images = ImageWorkers(threads=1, decode_budget=Budget(), cache_bytes=0)
+    images = ImageWorkers(threads=1, isolation=InThisProcess(), decode_budget=Budget(), cache_bytes=0)
     requests = [asyncio.create_task(prepare(images, PLAIN, target)) for target in (SMALL, None)]
     await asyncio.to_thread(entered.wait)
     await images.close()

@@ -16,11 +16,13 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, Why
 from gateway.imaging import workers as module
+from gateway.imaging.judge import needs_decode
 from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
 from gateway.imaging.probe import probe
 from gateway.imaging.verdicts import Verdict
-from gateway.imaging.workers import ImageWorkers, needs_decode
+from gateway.imaging.workers import ImageWorkers
 from gateway.wire.encoded_file import EncodedFile
+from tests.support.isolation import InThisProcess
 from tests.support.pictures import encoded, picture
 
 PARAM = "messages[0].content[0].image_url.url"
@@ -74,7 +76,11 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 @asynccontextmanager
 async def running(budget: Budget | None = None, *, threads: int = 2, **options: object) -> AsyncIterator[ImageWorkers]:
-    images = ImageWorkers(threads=threads, decode_budget=budget or Budget(), **{"cache_bytes": 1 << 20, **options})
+    images = ImageWorkers(
+        threads=threads,
+        decode_budget=budget or Budget(),
+        **{"isolation": InThisProcess(), "cache_bytes": 1 << 20, **options},
+    )
     yield images
     await images.close()
     assert images.statistics().decode_bytes_held == 0

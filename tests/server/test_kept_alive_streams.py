@@ -9,6 +9,7 @@ import openai
 import pytest
 
 from gateway.imaging import workers
+from tests.support.isolation import InThisProcess
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
 from tests.support.model_server import EVENTS, Patient, answer_chat, answer_never, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -267,6 +268,7 @@ class TestClientsThatLeave:
             assert b"data: [DONE]" in await client.reader.read(-1)
 
     async def test_while_a_picture_is_decoded(self, monkeypatch):
+        monkeypatch.setattr("gateway.app.WorkerProcesses", lambda limits: InThisProcess())
         judge, may_judge = workers.judge, threading.Event()
 
         def judge_late(*arguments):

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from gateway.imaging import workers
+from tests.support.isolation import InThisProcess
 from tests.support.live_gateway import chat, image, live_gateway, until
 from tests.support.model_server import answer_never, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -119,6 +120,7 @@ async def test_while_it_waits_for_memory_it_is_gone_as_soon_as_its_turn_comes():
 
 
 async def test_while_its_picture_is_decoded(emulator, monkeypatch):
+    monkeypatch.setattr("gateway.app.WorkerProcesses", lambda limits: InThisProcess())
     may_decode = threading.Event()
     judge = workers.judge
 
