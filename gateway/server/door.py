@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.priority import Priority
-from gateway.server.receive import CODINGS, too_large
+from gateway.server.content_coding import CODINGS
+from gateway.server.receive import too_large
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -192,7 +193,7 @@ def refuse_coding(arrival: Arrival) -> None:
         shown = arrival.content_encoding.decode("latin-1")[:100]
         raise GatewayError(
             Code.UNSUPPORTED_CONTENT_ENCODING,
-            f"Content-Encoding {shown!r} is not supported; use gzip, deflate or none.",
+            f"Content-Encoding {shown!r} is not supported; use gzip, deflate, br, zstd or none, and no two of them.",
             param="content-encoding",
         )
 

@@ -22,6 +22,7 @@ from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
 from gateway.server.body_hold import BodyHold
 from gateway.server.client_watch import ClientWatches, current_task
+from gateway.server.content_coding import decode_body
 from gateway.server.door import (
     Arrival,
     new_request_id,
@@ -34,7 +35,7 @@ from gateway.server.door import (
 from gateway.server.keep_alive import KeepAlive, KeptAlive
 from gateway.server.models_route import ModelsRoute
 from gateway.server.preflight_route import answer_preflight
-from gateway.server.receive import BodyLimits, ClientLeftError, Receive, decode_body, receive_body
+from gateway.server.receive import BodyLimits, ClientLeftError, Receive, receive_body
 from gateway.server.tokens_route import answer_tokens
 from gateway.wire.routes import ANSWERED_HERE, Kind, classify, sent_on
 

@@ -5,7 +5,6 @@ until then, so what there is no room for stays in the kernel's buffers and TCP s
 """
 
 import asyncio
-import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,8 +18,6 @@ GRACE_SECONDS = 10.0
 # A body that falls behind this loses the room that it has not yet filled.
 FAST_GRACE_SECONDS = 0.5
 FAST_BYTES_PER_SECOND = 1 << 20
-_WINDOW_BITS = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
-CODINGS = frozenset(_WINDOW_BITS)
 
 
 class ClientLeftError(Exception):
@@ -176,26 +173,6 @@ class _Upload:
             f"Only {self._come} bytes of the body came in {now - self._start:.0f} s; the gateway expects at least "
             f"{self._limits.min_bytes_per_second} bytes per second. Send the request again over a faster connection.",
         )
-
-
-async def decode_body(body: bytes | bytearray, coding: bytes, max_decoded_bytes: int) -> bytes | bytearray:
-    """Undo one of `CODINGS`, in a thread. Raises GatewayError 413 for what becomes too long, 400 for damaged data."""
-    return await asyncio.to_thread(_inflate, body, coding, max_decoded_bytes)
-
-
-def _inflate(body: bytes | bytearray, coding: bytes, max_decoded_bytes: int) -> bytes:
-    decoder = zlib.decompressobj(_WINDOW_BITS[coding])
-    try:
-        decoded = decoder.decompress(body, max_decoded_bytes + 1)
-    except zlib.error as error:
-        raise GatewayError(Code.INVALID_REQUEST, f"The body is not valid {coding.decode()}: {error}.") from None
-    if len(decoded) > max_decoded_bytes:
-        raise too_large(len(decoded), max_decoded_bytes)
-    if not decoder.eof or decoder.unused_data:
-        raise GatewayError(
-            Code.INVALID_REQUEST, f"The body is not one complete {coding.decode()} stream: cut short or with a tail."
-        )
-    return decoded
 
 
 def too_large(body_bytes: int, max_bytes: int) -> GatewayError:

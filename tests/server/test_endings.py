@@ -70,7 +70,7 @@ REFUSALS = {
     "prompt beyond the context": ({"json": chat("x" * 6_000_000)}, "400 context_length_exceeded never_fits_context"),
     "wrong media type": (raw(b"{}", content_type="text/plain"), "400 invalid_request bad_request"),
     "too large": (raw(b" " * (LIMIT_BYTES + 1)), "413 request_too_large body_too_large"),
-    "unknown coding": (raw(b"{}", content_encoding="br"), "415 unsupported_content_encoding bad_request"),
+    "unknown coding": (raw(b"{}", content_encoding="compress"), "415 unsupported_content_encoding bad_request"),
     "damaged coding": (raw(b"{}", **ZIPPED), "400 invalid_request bad_request"),
     "coding cut short": (raw(gzip.compress(b"{}")[:-4], **ZIPPED), "400 invalid_request bad_request"),
     "too large when decoded": (
@@ -217,7 +217,7 @@ async def test_metrics_log_and_headers_agree_after_a_mixed_run():
             gateway.chat(user="broken"),
             gateway.chat(user="busy"),
             gateway.chat(image("data:image/png;base64,AAAA")),
-            gateway.chat(image("http://example.org/x.png")),
+            gateway.chat(image("http://10.0.0.5/x.png")),
             gateway.http.post(CHAT, content=b"[", headers=JSON),
             gateway.http.get("/v1/models"),
             gateway.http.get("/v1/models/none"),

@@ -63,7 +63,7 @@ ODD_BYTES = [
 ]
 HEADERS = {
     "content-type": ["application/json", "application/json; charset=x", "text/json", "", "application/problem+json"],
-    "content-encoding": ["", "identity", "gzip", "deflate", "GZIP", "gzip, gzip", "\xff"],
+    "content-encoding": ["", "identity", "gzip", "deflate", "br", "zstd", "GZIP", "gzip, gzip", "\xff"],
     "x-gateway-resize": ["off", "ocr", "", "\xe9", "thumbnail"],
     "x-gateway-priority": ["critical", "Batch", "", "\xe9"],
     "x-gateway-deadline-ms": ["1e9", "60000", "0.001", "-1", "\xb2"],

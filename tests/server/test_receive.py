@@ -1,8 +1,6 @@
 """Bodies as they come in, message by message."""
 
 import asyncio
-import gzip
-import zlib
 
 import pytest
 
@@ -14,7 +12,6 @@ from gateway.server.receive import (
     GRACE_SECONDS,
     BodyLimits,
     ClientLeftError,
-    decode_body,
     receive_body,
 )
 from tests.support.clock import StoppedTime
@@ -243,21 +240,3 @@ class TestRoom:
     async def test_who_left_after_the_body_came_has_left(self):
         with pytest.raises(ClientLeftError):
             await received(Server(LEFT).receive, 2, room=Room(is_free=True))
-
-
-class TestCodings:
-    async def test_undone(self):
-        body = b"{}" * 50
-        assert await decode_body(gzip.compress(body), b"gzip", 100) == body
-        assert await decode_body(zlib.compress(body), b"deflate", 100) == body
-
-    async def test_too_long_a_bomb_is_not_unpacked_further(self):
-        assert "at least 101" in await refused(decode_body(gzip.compress(b" " * 10**7), b"gzip", 100), 413)
-
-    @pytest.mark.parametrize(
-        "body",
-        [b"", b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"x", gzip.compress(b"{}") * 2],
-        ids=["empty", "plain", "cut short", "with a tail", "twice"],
-    )
-    async def test_damaged(self, body):
-        await refused(decode_body(body, b"gzip", 100), 400)

@@ -194,6 +194,11 @@ class TestThinking:
         assert chat(user(text("a")), chat_template_kwargs={"mood": [1]})["chat_template_kwargs"] == {"mood": [1]}
 
 
+def test_a_picture_by_address_is_one_to_be_fetched():
+    body = converted(user({"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}})).body
+    assert [image.is_remote for image in parse_chat(body).images] == [True]
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("block", "path", "code"),
@@ -219,11 +224,6 @@ class TestRefused:
                 {"type": "image", "source": {"data": "aaaa", "media_type": None}},
                 "messages[0].content[0].source.media_type",
                 Code.UNSUPPORTED_IMAGE_MEDIA_TYPE,
-            ),
-            (
-                {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
-                "messages[0].content[0].source.url",
-                Code.INVALID_IMAGE_URL,
             ),
             (
                 {"type": "image", "source": {"type": "url"}},
