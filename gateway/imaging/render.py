@@ -1,7 +1,7 @@
 """One image in, one plain image out: turned upright, opaque, 8-bit, one frame, of the target size, nothing behind it.
 
 vLLM's caches are keyed by the image's bytes, so the same file and target always give the same bytes: every parameter is
-fixed here and named by ENCODER_ID. Colour profiles are dropped unread, because vLLM does not apply them either.
+fixed here and named by ENCODER_ID. Colours are brought to sRGB, for the profile stays behind.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from PIL import Image, features
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, Why
+from gateway.imaging.colour import to_srgb
 from gateway.imaging.decode import is_turned_by_decoder, load
 from gateway.imaging.limits import OUTPUT_BOUND, most_output_bytes
 from gateway.imaging.pillow import as_parse_error
@@ -48,6 +49,7 @@ ENCODER_ID = "/".join(
         f"libjpeg_turbo-{features.version('libjpeg_turbo')}",
         f"webp-{features.version('webp')}",
         f"zlib-{features.version('zlib')}",
+        f"lcms-{features.version('littlecms2')}",
         f"jpeg-q{_JPEG_QUALITY}-444",
         "webp-lossless-m0-q0",
         "png-l1",
@@ -72,12 +74,20 @@ def render(file: bytes, info: ImageInfo, target: Size) -> Rendered:
     Its file is at most `most_output_bytes` long. Raises GatewayError IMAGE_PARSE_ERROR, IMAGE_TOO_LARGE.
     """
     with as_parse_error(f"The {info.format} cannot be decoded"):
-        picture = _turned_to(_flattened(load(file, info, target)), info, target)
+        picture = _in_srgb(load(file, info, target), info, target)
     picture.info = {}  # comments and profiles would travel along into the new file
     encoded, media_type = _encoded(
         picture, is_lossy=info.is_lossy, most_bytes=most_output_bytes(info.file_bytes, target)
     )
     return Rendered(encoded, media_type, info.why | _resize_reason(info.size, target))
+
+
+def _in_srgb(picture: Image.Image, info: ImageInfo, target: Size) -> Image.Image:
+    """Upright and of the target size. Ink is no colour without its profile; all else has fewer pixels afterwards."""
+    profile = picture.info.get("icc_profile")
+    if picture.mode == "CMYK":
+        picture, profile = to_srgb(picture, profile), None
+    return to_srgb(_turned_to(_flattened(picture), info, target), profile)
 
 
 def _resize_reason(size: Size, target: Size) -> frozenset[Why]:
