@@ -11,6 +11,7 @@ from gateway.domain.priority import Priority
 from gateway.domain.resize import Preset
 from gateway.domain.slo import NO_LEVELS, ServiceLevel
 from gateway.domain.tenancy import Tenant
+from gateway.imaging.pillow import DECODABLE
 from gateway.ledger.byte_budget import ByteBudget
 from gateway.ledger.host_memory import GIB
 from gateway.models.configure import ModelSettingsError
@@ -92,7 +93,6 @@ def test_with_much_memory_the_settings_bind():
     assert {limit.bound_by for name, limit in limits.items() if name != "jpeg"} == {"images.max_pixels"}
     assert (limits["jpeg"].pixels, limits["jpeg"].bound_by) == (100_000_000, "images.max_jpeg_pixels")
     assert limits["progressive jpeg"].pixels == 50_000_000
-    assert "heic" not in limits
 
 
 def test_with_little_memory_the_decode_budget_binds_the_hungry_formats():
@@ -146,7 +146,7 @@ def test_each_setting_has_its_own_sentence():
     text = "images: {max_pixels: 50000000, max_jpeg_pixels: 90000000}\nbudget: {decode_bytes: 1000000}"
     jpeg, others = limits_that_do_not_fit(settings_of(text))
     assert jpeg.startswith("images.max_jpeg_pixels is 90000000, but budget.decode_bytes = 1000000")
-    assert "(too little for: avif, bmp, gif, ico, png, tiff, webp, progressive jpeg)" in others
+    assert "(too little for: avif, bmp, gif, heic, ico, png, tiff, webp, progressive jpeg)" in others
 
 
 def test_all_models_that_cannot_be_used_are_named_at_once():
@@ -173,7 +173,8 @@ def test_models_say_how_their_family_was_found():
     ]
 
 
-def test_formats_that_cannot_be_decoded_here_have_no_limit():
+def test_formats_that_cannot_be_decoded_here_have_no_limit(monkeypatch):
+    monkeypatch.setattr("gateway.policies.DECODABLE", DECODABLE - {ImageFormat.HEIC})
     settings = settings_of("images: {formats: [heic]}")
     assert pixel_limits(settings.images, budgets_of(settings)) == []
     assert ImageFormat.HEIC in settings.images.formats

@@ -28,7 +28,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageFormat
 
 # Imported so that they are registered now, and not by the first picture in some thread.
-_PLUGINS = {
+_PLUGINS: dict[ImageFormat, type[ImageFile.ImageFile]] = {
     ImageFormat.JPEG: JpegImagePlugin.JpegImageFile,
     ImageFormat.PNG: PngImagePlugin.PngImageFile,
     ImageFormat.WEBP: WebPImagePlugin.WebPImageFile,
@@ -38,6 +38,14 @@ _PLUGINS = {
     ImageFormat.AVIF: AvifImagePlugin.AvifImageFile,
     ImageFormat.ICO: IcoImagePlugin.IcoImageFile,
 }
+
+try:
+    import pillow_heif
+except ImportError:  # the extra `heic`: its libraries have licences of their own
+    pass
+else:
+    pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
+    _PLUGINS[ImageFormat.HEIC] = pillow_heif.HeifImageFile
 
 DECODABLE = frozenset(_PLUGINS)
 

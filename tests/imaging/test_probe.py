@@ -15,6 +15,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, Why
 from gateway.imaging.decode import verify
 from gateway.imaging.limits import ACCEPTED_FORMATS, ImageLimits, worst_job_bytes
+from gateway.imaging.pillow import DECODABLE
 from gateway.imaging.probe import probe, recognise
 from gateway.wire.encoded_file import EncodedFile
 from tests.support.pictures import encoded, picture
@@ -166,7 +167,8 @@ def test_a_known_format_that_is_not_accepted_is_named():
     )
 
 
-def test_heic_is_recognised_and_refused_even_where_accepted():
+def test_heic_is_recognised_and_refused_even_where_accepted_unless_it_can_be_decoded(monkeypatch):
+    monkeypatch.setattr("gateway.imaging.probe.DECODABLE", DECODABLE - {ImageFormat.HEIC})
     heic = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"
     limits = ImageLimits(formats=ACCEPTED_FORMATS | {ImageFormat.HEIC})
 
