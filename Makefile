@@ -49,6 +49,12 @@ LONG_SEED ?= 1
 test-long: $(VENV)/.installed ## a million events before the waiting line, each followed by a check of every rule
 	$(BIN)/python -m tests.support.any_traffic $(LONG_EVENTS) $(LONG_SEED)
 
+FUZZ_FLAGS ?= --seconds 60
+
+.PHONY: fuzz
+fuzz: $(VENV)/.installed ## damaged pictures, data URLs and bodies by the hundred thousand: a known error or success, nothing else
+	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
+
 .PHONY: system
 system: ## install the Debian packages that tests marked `system` need (root)
 	apt-get update -qq

@@ -13,6 +13,7 @@ trusted. The file crosses as an anonymous file in memory, at half the CPU of a p
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -229,6 +230,8 @@ def _most(wanted: int, hard: int) -> int:
 def _begin(parent: int) -> None:
     """In the worker, at its start."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which ends its workers itself
+    with Path(os.devnull).open("wb") as nowhere:  # libraries write about every damaged file, as often as clients like
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     __import__("gateway.imaging.judge")
 
