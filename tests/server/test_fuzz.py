@@ -4,6 +4,7 @@ nothing held.
 
 import json
 import random
+from copy import deepcopy
 from http import HTTPStatus
 
 import pytest
@@ -123,11 +124,11 @@ def damage_tree(chance: random.Random, body: dict) -> None:
             continue
         what = chance.randrange(3)
         if what == 0:
-            node[key] = chance.choice(ODD_VALUES)
+            node[key] = deepcopy(chance.choice(ODD_VALUES))
         elif what == 1:
             del node[key]
         elif isinstance(node, dict) and chance.random() < 0.3:
-            node[chance.choice(ODD_NAMES)] = chance.choice(ODD_VALUES)
+            node[chance.choice(ODD_NAMES)] = deepcopy(chance.choice(ODD_VALUES))
         elif isinstance(node, dict):
             node[
                 chance.choice(
@@ -144,7 +145,7 @@ def damage_tree(chance: random.Random, body: dict) -> None:
                         "prompt",
                     ]
                 )
-            ] = chance.choice(ODD_VALUES)
+            ] = deepcopy(chance.choice(ODD_VALUES))
         return
 
 

@@ -2,12 +2,13 @@
 
 import contextlib
 import pathlib
+import resource
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import yaml
@@ -20,10 +21,11 @@ _ONE_UPSTREAM = {("upstream", "default"), ("upstream", "")}
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """A live gateway: its address and the file its log goes to."""
+    """A live gateway: its address, the file its log goes to, and its process."""
 
     url: str
     log: pathlib.Path
+    process_id: int = 0
 
 
 @contextlib.contextmanager
@@ -37,7 +39,7 @@ def running_gateway(upstream: str, work: pathlib.Path, settings: Mapping[str, ob
         process = subprocess.Popen([sys.executable, "-m", "gateway", *command], stdout=log, stderr=subprocess.STDOUT)
     try:
         wait_until_ready(f"{gateway.url}/readyz", process, gateway.log)
-        yield gateway
+        yield replace(gateway, process_id=process.pid)
     finally:
         process.terminate()
         process.wait(STOP_SECONDS)
@@ -52,6 +54,19 @@ def wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: pathlib.
                 return
         time.sleep(0.1)
     raise RuntimeError(f"{url} was not ready (exit code {process.poll()}):\n{log.read_text(errors='replace')[-6000:]}")
+
+
+def resident_bytes(process_id: int) -> int:
+    """Memory of a process and of all that it started. What they share counts for each of them."""
+    total = 0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        folder = pathlib.Path(f"/proc/{process_id}")
+        pages = int((folder / "statm").read_text(encoding="ascii").split()[1])
+        total = pages * resource.getpagesize()
+        for thread in (folder / "task").iterdir():
+            children = (thread / "children").read_text(encoding="ascii").split()
+            total += sum(resident_bytes(int(child)) for child in children)
+    return total
 
 
 def free_port() -> int:
