@@ -68,6 +68,10 @@ bench: $(VENV)/.installed ## measure the gateway beside other proxies; prints ra
 bench-overload: $(VENV)/.installed ## more traffic than the server can do: who serves most in time; 1.5 hours, BENCH_FLAGS makes it less
 	$(BIN)/python -m benchmarks.overload --with litellm,vllm-router $(BENCH_FLAGS)
 
+.PHONY: bench-images
+bench-images: $(VENV)/.installed ## what shrinking large pictures costs, beside the naive way and the decoder's own limit
+	$(BIN)/python -m benchmarks.images $(BENCH_FLAGS)
+
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff: rules and format
 	$(BIN)/ruff check .
