@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from math import inf
 
 import pybase64
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.image import ImageFormat
 from gateway.domain.outcome import Fate
 from gateway.domain.pressure import CALM_SECONDS, UNMET_SECONDS, Rung
 from gateway.domain.priority import Priority
@@ -24,6 +26,8 @@ from gateway.domain.resize import OPT_OUT, Preset
 from gateway.domain.vision.registry import FAMILIES
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
+from gateway.imaging.pillow import DECODABLE
+from gateway.imaging.strikes import MOST_STRIKES
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
 from gateway.policies import tenancy_of, tenants_of, upstreams_of
 from gateway.settings import Settings
@@ -321,6 +325,22 @@ async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so
     assert counted.status_code == 200
 
 
+def test_the_formats_it_names_are_those_that_are_read():
+    (listed,) = re.findall(r"([A-Za-z, ]+) and ICO are read, HEIC with the extra `heic`", TEXT)
+    named = {name.strip().lower() for name in listed.split(",")} | {"ico", "heic"}
+    assert named == set(ImageFormat)
+    assert set(ImageFormat) - DECODABLE <= {ImageFormat.HEIC}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(each.startswith("pillow-heif") for each in extras["heic"])
+
+
+def test_the_limits_and_the_counter_of_hostile_pictures_are_what_it_says():
+    (seconds,) = said("memory and CPU (`images.decode_seconds`, #)")
+    assert Settings().images.decode_seconds == seconds
+    assert said("one that has ended # processes is refused from then on") == (MOST_STRIKES,)
+    assert "image_workers_lost_total" in {declaration.name for declaration in OBSERVED}
+
+
 def test_the_settings_of_images_by_address_are_the_defaults_but_for_the_network():
     remote = load(file_text=example_of("images"), file_name="README.md").settings.images.remote
     assert [str(network) for network in remote.allow_networks] == ["10.20.0.0/16"]
@@ -390,7 +410,7 @@ def test_every_setting_it_names_is_there():
 def test_every_room_it_names_is_there():
     (sentence,) = re.findall(r"`gateway/domain` is pure .*?the side to clients", TEXT)
     rooms = re.findall(r"`(?:gateway/)?([a-z]+)`", sentence)
-    assert len(rooms) == 7
+    assert len(rooms) == 8
     for room in rooms:
         assert (ROOT / "gateway" / room / "__init__.py").is_file(), room
 

@@ -149,6 +149,8 @@ class WorkerProcesses:
 
     def _take(self) -> _Worker:
         with self._lock:
+            if self._is_closed:
+                raise WorkerLostError(is_late=False)
             worker = self._idle.pop() if self._idle else self._start()
             self._busy.add(worker)
             return worker
