@@ -5,9 +5,10 @@ for that long, a validator (`ETag`, `Last-Modified`) makes it a short one. Nothi
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from cachetools import LRUCache
 
 _MOST_FRESH_SECONDS = 3600.0
 _ENTRY_OVERHEAD_BYTES = 1024
@@ -68,31 +69,17 @@ def _fresh_seconds(headers: Mapping[str, str]) -> float | None:
     return min(max(0.0, float(found.group(1)) - gone), _MOST_FRESH_SECONDS)
 
 
-class FetchCache:
-    """Pictures by the address that was asked for; the one not used for longest goes first, bounded by bytes."""
+class FetchCache(LRUCache[str, Kept]):
+    """Pictures by the address that was asked for, the one not used for longest going first, bounded by the bytes that
+    they hold (`currsize`).
+    """
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.held_bytes = 0
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, url: str) -> Kept | None:
-        kept = self._kept.get(url)
-        if kept is not None:
-            self._kept.move_to_end(url)
-        return kept
+        super().__init__(capacity_bytes, getsizeof=lambda kept: kept.held_bytes)
 
     def put(self, url: str, kept: Kept | None) -> None:
         """In the place of what was kept of `url`; None, or one larger than the cache, leaves nothing of it."""
-        if old := self._kept.pop(url, None):
-            self.held_bytes -= old.held_bytes
-        if kept is None or kept.held_bytes > self.capacity_bytes:
-            return
-        self._kept[url] = kept
-        self.held_bytes += kept.held_bytes
-        while self.held_bytes > self.capacity_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self.held_bytes -= oldest.held_bytes
+        if kept is None or kept.held_bytes > self.maxsize:
+            self.pop(url, None)
+        else:
+            self[url] = kept

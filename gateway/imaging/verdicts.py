@@ -1,8 +1,9 @@
 """What is known of pictures that were decoded before, so that one re-sent with every turn costs nothing again."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
@@ -66,31 +67,13 @@ class Verdict:
         return self.prepared
 
 
-class VerdictCache:
-    """Verdicts by key, the least recently used leaving first, bounded by the bytes that they hold."""
+class VerdictCache(LRUCache[VerdictKey, Verdict]):
+    """Verdicts by key, the least recently used leaving first, bounded by the bytes that they hold (`currsize`)."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.held_bytes = 0
-        self._verdicts: OrderedDict[VerdictKey, Verdict] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._verdicts)
-
-    def get(self, key: VerdictKey) -> Verdict | None:
-        verdict = self._verdicts.get(key)
-        if verdict is not None:
-            self._verdicts.move_to_end(key)
-        return verdict
+        super().__init__(capacity_bytes, getsizeof=lambda verdict: verdict.held_bytes)
 
     def put(self, key: VerdictKey, verdict: Verdict) -> None:
         """Keeps it, unless it alone is larger than the cache."""
-        if verdict.held_bytes > self.capacity_bytes:
-            return
-        if old := self._verdicts.pop(key, None):
-            self.held_bytes -= old.held_bytes
-        self._verdicts[key] = verdict
-        self.held_bytes += verdict.held_bytes
-        while self.held_bytes > self.capacity_bytes:
-            _, oldest = self._verdicts.popitem(last=False)
-            self.held_bytes -= oldest.held_bytes
+        if verdict.held_bytes <= self.maxsize:
+            self[key] = verdict

@@ -184,7 +184,7 @@ class ImageWorkers:
             misses=self._misses,
             shared=self._shared,
             cached_verdicts=len(self._cache),
-            cached_bytes=self._cache.held_bytes,
+            cached_bytes=int(self._cache.currsize),
             decode_bytes_held=self._held_bytes,
             waiting_decodes=len(self._flights) - self._decoders.working,
             running_decodes=self._decoders.working,

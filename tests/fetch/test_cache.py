@@ -82,9 +82,9 @@ def test_the_one_not_used_for_longest_goes_first_and_bytes_are_the_bound():
     assert cache.get("a") is not None
     cache.put("d", picture(1000))
     assert [name for name in "abcd" if cache.get(name)] == ["a", "c", "d"]
-    assert (len(cache), cache.held_bytes) == (3, 3 * picture(1000).held_bytes)
+    assert (len(cache), cache.currsize) == (3, 3 * picture(1000).held_bytes)
     cache.put("a", picture(10_000))
     assert cache.get("a") is None
     cache.put("c", None)
     cache.put("gone", None)
-    assert (len(cache), cache.held_bytes) == (1, picture(1000).held_bytes)
+    assert (len(cache), cache.currsize) == (1, picture(1000).held_bytes)

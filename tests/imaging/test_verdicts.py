@@ -23,7 +23,7 @@ def test_the_least_recently_used_leaves_first():
     cache.put(key("d"), verdict(1000))
 
     assert [name for name in "abcd" if cache.get(key(name))] == ["a", "c", "d"]
-    assert cache.held_bytes == 3000
+    assert cache.currsize == 3000
     assert len(cache) == 3
 
 
@@ -35,7 +35,7 @@ def test_one_large_entry_pushes_out_several():
     cache.put(key("d"), verdict(2500))
 
     assert len(cache) == 1
-    assert cache.held_bytes == 2500
+    assert cache.currsize == 2500
 
 
 def test_what_is_larger_than_the_cache_is_not_kept():
@@ -52,7 +52,7 @@ def test_an_entry_put_again_is_counted_once():
     cache.put(key("a"), verdict(1000))
     cache.put(key("a"), verdict(2000))
 
-    assert cache.held_bytes == 2000
+    assert cache.currsize == 2000
 
 
 def test_target_and_encoder_are_part_of_the_key():
