@@ -18,7 +18,7 @@ from gateway.settings import Settings
 from gateway.settings.sections import RemoteSettings
 
 _MOST_FETCHES = 64
-_RESOLVER_THREADS = 4
+_RESOLVER_THREADS = 16  # each may wait for a slow name server for as long as the system does
 _REFUSED = FetchingRefused("`images.remote.policy` is `refuse`")
 
 

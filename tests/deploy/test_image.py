@@ -13,6 +13,8 @@ import pytest
 
 from gateway.emulator.serve import running_emulator
 from tests.deploy.container_build import Buildah, build_base, build_project, debian_archive
+from tests.support.live_gateway import CHAT, chat, image
+from tests.support.pictures import data_url, encoded, picture
 from tests.support.processes import free_port, wait_until_ready
 
 pytestmark = pytest.mark.system("buildah", root=True)
@@ -84,9 +86,9 @@ def test_it_serves_checks_itself_and_stops(buildah, container, tmp_path):
         gateway = innermost(process.pid)
         assert user_of(gateway) == 65532
 
-        question = {"model": "tiny", "max_tokens": 3, "messages": [{"role": "user", "content": "Hello"}]}
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=question)
-        assert answer.json()["usage"]["completion_tokens"] == 3
+        question = chat("Hello", image(data_url(encoded(picture(64, 64)))), max_tokens=3)
+        answer = httpx.post(f"http://127.0.0.1:{port}{CHAT}", json=question)
+        assert answer.json()["usage"]["completion_tokens"] == 3, answer.text
 
         _, check = buildah.config(container)["Healthcheck"]["Test"]
         buildah(
