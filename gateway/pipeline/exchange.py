@@ -197,6 +197,11 @@ class Exchange:
         self.backend = backend
         self.models = backend.models
 
+    def let_go_of_body(self) -> None:
+        """And of what was fetched for it: both are sent."""
+        self.body = b""
+        self.fetched.clear()
+
     def located_parts(self, request: VisionRequest) -> dict[int, PartSpans]:
         """Where the parts of the images stand: a second pass over the body, made once and only where it is needed."""
         if self.parts is None:

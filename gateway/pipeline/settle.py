@@ -35,7 +35,7 @@ _OF_THE_UPSTREAM = {Code.UPSTREAM_ERROR, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_UN
 
 def head_arrived(exchange: Exchange, answer: Answer) -> None:
     """The upstream has answered: the body that came is no longer needed, and a stream will be watched."""
-    exchange.body = b""
+    exchange.let_go_of_body()
     exchange.upstream_status = answer.status
     if answer.status in BACK_PRESSURE:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
@@ -152,7 +152,7 @@ def _settle(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayEr
 def _close(parts: Parts, exchange: Exchange, ending: Ending) -> None:
     exchange.is_settled = True
     exchange.ended = parts.clock()
-    exchange.body = b""
+    exchange.let_go_of_body()
     exchange.backend.unseen.pop(exchange.request_id, None)
     if exchange.lease is not None and exchange.lease.is_open:
         exchange.lease.close(ending)

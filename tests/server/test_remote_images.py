@@ -64,6 +64,23 @@ async def test_a_picture_is_fetched_and_goes_on_as_data(house):
     assert line["pictures"][0][2:4] == [56, 84]
 
 
+async def test_what_was_fetched_is_not_kept_while_the_answer_streams(house):
+    patient = Patient(then=answer_chat)
+
+    async def begin_and_wait(visit):
+        await visit.stream_head()
+        await visit.chunk(b'data: {"choices":[{"index":0,"delta":{"content":"Yes"}}]}\n\n')
+        await patient(visit)
+
+    gateway, host, _ = await house(serving({"/a.png": FILE}), begin_and_wait)
+    asking = asyncio.create_task(gateway.chat(image(f"{host.base_url}/a.png"), stream=True))
+    await until(lambda: gateway.metrics("gateway_held").get('{resource="sequences"}') == 1)
+    await until(lambda: '{resource="body_bytes"}' not in gateway.metrics("gateway_held"))
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    await gateway.until_released()
+
+
 async def test_fetches_are_counted_by_what_became_of_them(house):
     gateway, host, _ = await house(serving({"/a.png": FILE}, "cache-control: max-age=60"))
     for path in ("/a.png", "/a.png", "/gone.png"):
