@@ -225,6 +225,7 @@ async def _start(
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
     )
     stack.push_async_callback(images.close)
+    await images.start()
     await _begin(stack, (log.start, log.close))
     for backend in backends:
         await _begin(

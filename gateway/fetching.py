@@ -18,23 +18,27 @@ from gateway.settings import Settings
 from gateway.settings.sections import RemoteSettings
 
 _MOST_FETCHES = 64
-_RESOLVER_THREADS = 16  # each may wait for a slow name server for as long as the system does
 _REFUSED = FetchingRefused("`images.remote.policy` is `refuse`")
 
 
 class FetchBudget:
-    """The budget of request bodies as the fetcher asks for it: with the patience of the queue, of the large share."""
+    """The budget of request bodies as the fetcher asks for it: begun as a small body, grown as a large one."""
 
     def __init__(self, budget: ByteBudget, wait_seconds: float) -> None:
         self._budget = budget
         self._wait_seconds = wait_seconds
 
-    async def acquire(self, byte_count: int) -> None:
+    async def begin(self, byte_count: int) -> None:
         """Raises GatewayError 429 host_memory."""
-        await self._budget.acquire(byte_count, self._wait_seconds, Share.LARGE)
+        await self._budget.acquire(byte_count, self._wait_seconds, Share.SMALL)
 
-    def release(self, byte_count: int) -> None:
-        self._budget.change(large=-byte_count)
+    def grow(self, byte_count: int) -> None:
+        """Raises GatewayError 429 host_memory."""
+        if not self._budget.try_acquire(byte_count, Share.LARGE):
+            raise self._budget.refusal(byte_count)
+
+    def release(self, *, begun: int, grown: int) -> None:
+        self._budget.change(small=-begun, large=-grown)
 
 
 async def start_fetching(
@@ -47,13 +51,13 @@ async def start_fetching(
     if settings.is_shadow:
         return NeverFetched(), FetchStatistics
     guard = AddressGuard(remote.allow_networks)
-    threads = DaemonThreads(_RESOLVER_THREADS, "resolve")
+    threads = DaemonThreads(_MOST_FETCHES, "resolve")  # a slow name server holds up its own fetches alone
     stack.callback(threads.close)
     fetcher = Fetcher(
         Connections(guard, threads, proxy=remote.proxy),
         AddressRules(guard, remote.allow_ports, remote.allow_hosts or None),
         _limits(settings.images.max_bytes, remote),
-        budget=FetchBudget(bodies, settings.queue.wait_seconds),
+        budget=FetchBudget(bodies, remote.timeout_seconds),
         cache=FetchCache(cache_bytes),
         turns=Turns(per_host=remote.per_host, in_all=_MOST_FETCHES),
         clock=timing.clock,

@@ -11,6 +11,7 @@ from gateway.fetch.guard import AddressGuard
 
 MOST_CHARACTERS = 8192
 _SCHEMES = ("http", "https")
+_UNREADABLE = (ValueError, IndexError)  # the second is what the parser says of `http://[]@`
 # What other parsers skip, cut at, or read as another separator.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 
@@ -34,7 +35,7 @@ class AddressRules:
             raise address_refused("it has blanks, control characters or backslashes; percent-encode them")
         try:
             url = _url(text).with_fragment(None)
-        except ValueError as error:
+        except _UNREADABLE as error:
             raise address_refused("it cannot be read as a URL") from error
         self._check(url)
         return url
@@ -45,7 +46,7 @@ class AddressRules:
             raise address_refused("it redirects to an address that cannot be read")
         try:
             target = url.join(_url(location)).with_fragment(None)
-        except ValueError as error:
+        except _UNREADABLE as error:
             raise address_refused("it redirects to an address that cannot be read") from error
         self._check(target)
         return target

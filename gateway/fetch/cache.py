@@ -5,15 +5,18 @@ for that long, a validator (`ETag`, `Last-Modified`) makes it a short one. Nothi
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cachetools import LRUCache
+from multidict import CIMultiDict, CIMultiDictProxy
 
 _MOST_FRESH_SECONDS = 3600.0
 _ENTRY_OVERHEAD_BYTES = 1024
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,10})")
 _WORDS = re.compile(r"[a-z-]+")
+_SENDABLE = re.compile(r"[ -~]{1,256}")
+
+Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,9 @@ class Kept:
 
     @property
     def held_bytes(self) -> int:
-        return len(self.base64) + _ENTRY_OVERHEAD_BYTES
+        """With the address that was asked for, which is about as long as the one that it came from."""
+        words = 2 * len(self.source) + len(self.etag or "") + len(self.last_modified or "")
+        return len(self.base64) + words + _ENTRY_OVERHEAD_BYTES
 
     def question(self, url: str) -> dict[str, str]:
         """Headers that ask `url` whether it has changed; none where it came from elsewhere."""
@@ -41,23 +46,31 @@ class Kept:
         return {"If-Modified-Since": self.last_modified} if self.last_modified is not None else {}
 
 
-def worth_keeping(base64: memoryview, source: str, headers: Mapping[str, str], now: float) -> Kept | None:
+def worth_keeping(base64: memoryview, source: str, headers: Headers, now: float) -> Kept | None:
     """None where the host forbids it, or nothing of what it says would ever make it useful."""
     fresh_seconds = _fresh_seconds(headers)
     if fresh_seconds is None:
         return None
-    kept = Kept(base64, source, headers.get("ETag"), headers.get("Last-Modified"), now + fresh_seconds)
+    etag, last_modified = _validator(headers, "ETag"), _validator(headers, "Last-Modified")
+    kept = Kept(base64, source, etag, last_modified, now + fresh_seconds)
     return kept if fresh_seconds > 0 or kept.question(source) else None
 
 
-def renewed(kept: Kept, headers: Mapping[str, str], now: float) -> Kept:
-    """After the host has said that it is the same picture still."""
-    return replace(kept, fresh_until=now + (_fresh_seconds(headers) or 0.0))
+def renewed(kept: Kept, headers: Headers, now: float) -> Kept | None:
+    """After the host has said that it is the same picture still; None where it says now that it may not be kept."""
+    fresh_seconds = _fresh_seconds(headers)
+    return None if fresh_seconds is None else replace(kept, fresh_until=now + fresh_seconds)
 
 
-def _fresh_seconds(headers: Mapping[str, str]) -> float | None:
+def _validator(headers: Headers, name: str) -> str | None:
+    """One that can be sent back as it came."""
+    value = headers.get(name)
+    return value if value is not None and _SENDABLE.fullmatch(value) else None
+
+
+def _fresh_seconds(headers: Headers) -> float | None:
     """None: it must not be kept."""
-    control = headers.get("Cache-Control", "").lower()
+    control = ",".join(headers.getall("Cache-Control", [])).lower()
     words = set(_WORDS.findall(control))
     if "no-store" in words:
         return None

@@ -77,11 +77,12 @@ class Connections:
 def is_denied(error: BaseException) -> bool:
     """Whether the guard is why a connection failed: of several addresses, all were denied or could not be reached.
 
-    The library refuses by itself what is an address in an odd spelling (`127.1`, `0177.0.0.1`).
+    The library refuses by itself what is an address in an odd spelling (`127.1`, `0177.0.0.1`). A name without an
+    address counts too: else names of the gateway's own network could be told from those that do not exist.
     """
     seen: list[BaseException] = [error]
     for each in seen:
-        if isinstance(each, DeniedAddressError | aiohttp.InvalidURL):
+        if isinstance(each, DeniedAddressError | aiohttp.InvalidURL | socket.gaierror):
             return True
         causes = (each.__cause__, getattr(each, "os_error", None), *getattr(each, "exceptions", ()))
         seen += [cause for cause in causes if cause is not None and cause not in seen]

@@ -23,9 +23,9 @@ def address_refused(why: str) -> FetchError:
 
 
 def address_denied() -> FetchError:
-    """The same words for every address and for every way to it."""
+    """The same words for every address, for every way to it, and for a name that has none."""
     return address_refused(
-        "it is, or leads to, an address outside the public internet (images.remote.allow_networks opens some)"
+        "its host has no address in the public internet, or leads out of it (images.remote.allow_networks opens some)"
     )
 
 

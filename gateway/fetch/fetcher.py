@@ -1,8 +1,10 @@
 """Fetches pictures: each address once at a time, within its time, its bytes and its redirects.
 
 Ownership: a fetch belongs to no request. It runs as a task of its own that the requests which want the same address
-wait for; when all have left, it is cancelled. The bytes that it may need are taken of the budget before the host is
-asked, and given back when the last request that waits for it has counted the picture as its own.
+wait for; when all have left, it is cancelled. A few bytes of the budget are taken before the host is asked, and waited
+for; those that the picture then turns out to need are taken or it is given up at once, for who waited for them would
+wait for requests that may wait as well. All are given back when the last request that waits for the picture has counted
+it as its own.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from typing import Protocol
 import aiohttp
 from yarl import URL
 
-from gateway.domain.errors import Code
+from gateway.domain.errors import Code, GatewayError
 from gateway.fetch.address import AddressRules
 from gateway.fetch.cache import FetchCache, Kept, renewed, worth_keeping
 from gateway.fetch.connection import is_denied
@@ -25,6 +27,8 @@ from gateway.wire.encoded_file import EncodedFile
 
 _OK, _NOT_MODIFIED = 200, 304
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+FIRST_BYTES = 128 << 10  # the head, and what a socket brings before anybody asks how much it will be
+_STEP_BYTES = 1 << 20  # by which one grows that does not say how long it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,17 @@ class FetchLimits:
 
 
 class Budget(Protocol):
-    """Bytes of memory for what is fetched. Raises GatewayError 429 where there are none in time."""
+    """Bytes of memory for what is fetched: those to begin with, and those that are taken as it comes."""
 
-    async def acquire(self, byte_count: int) -> None: ...
+    async def begin(self, byte_count: int) -> None:
+        """Raises GatewayError 429 where there are none in time."""
+        ...
 
-    def release(self, byte_count: int) -> None: ...
+    def grow(self, byte_count: int) -> None:
+        """Raises GatewayError 429 where there are none now."""
+        ...
+
+    def release(self, *, begun: int, grown: int) -> None: ...
 
 
 class Opener(Protocol):
@@ -71,11 +81,14 @@ class FetchStatistics:
 
 @dataclass(eq=False, slots=True)
 class _Flight:
-    """One fetch on its way, how many requests wait for it, and the bytes it holds of the budget."""
+    """One fetch on its way, how many requests wait for it, and the bytes it holds of the budget: those that it began
+    with, and more.
+    """
 
     task: asyncio.Task[memoryview] = field(init=False)
     waiters: int = 0
-    held_bytes: int = 0
+    begun_bytes: int = 0
+    grown_bytes: int = 0
 
 
 class Fetcher:
@@ -133,6 +146,9 @@ class Fetcher:
         except FetchError as error:
             self._count(error)
             raise error.about(param) from error
+        except GatewayError:
+            self._statistics.failed += 1
+            raise
         return EncodedFile(base64, param)
 
     def _count(self, error: FetchError) -> None:
@@ -171,50 +187,56 @@ class Fetcher:
         if flight.task.done() and not flight.waiters:
             if not flight.task.cancelled():
                 flight.task.exception()  # looked at, or it would go to the log
-            self._budget.release(flight.held_bytes)
-            flight.held_bytes = 0
+            self._budget.release(begun=flight.begun_bytes, grown=flight.grown_bytes)
+            flight.begun_bytes = flight.grown_bytes = 0
 
-    async def _take(self, flight: _Flight, byte_count: int) -> None:
-        await self._budget.acquire(byte_count)
-        flight.held_bytes = byte_count
-
-    def _keep(self, flight: _Flight, byte_count: int) -> None:
-        """Of what it holds it needs no more than so much."""
-        spare = flight.held_bytes - byte_count
-        if spare > 0:
-            self._budget.release(spare)
-            flight.held_bytes = byte_count
+    def _hold(self, flight: _Flight, byte_count: int) -> None:
+        """It needs so much in all. Raises GatewayError 429."""
+        more = byte_count - flight.begun_bytes - flight.grown_bytes
+        if more > 0:
+            self._budget.grow(more)
+            flight.grown_bytes += more
 
     async def _fly(self, flight: _Flight, url: URL, kept: Kept | None) -> memoryview:
-        async with self._turns.of(str(url.host)):
-            await self._take(flight, encoded_bytes(self._limits.max_bytes))
-            try:
-                async with asyncio.timeout(self._limits.timeout_seconds):
-                    return await self._follow(flight, url, kept)
-            except TimeoutError as error:
-                seconds = self._limits.timeout_seconds
-                raise download_failed(f"it did not come whole within {seconds:g} seconds") from error
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                if is_denied(error):
-                    raise address_denied() from error
-                raise download_failed("its host cannot be reached, or broke the connection off") from error
+        await self._budget.begin(FIRST_BYTES)
+        flight.begun_bytes = FIRST_BYTES
+        try:
+            return await self._follow(flight, url, kept)
+        except TimeoutError as error:
+            seconds = self._limits.timeout_seconds
+            raise download_failed(f"it did not come whole within {seconds:g} seconds") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if is_denied(error):
+                raise address_denied() from error
+            raise download_failed("its host cannot be reached, or broke the connection off") from error
 
     async def _follow(self, flight: _Flight, url: URL, kept: Kept | None) -> memoryview:
-        asked = str(url)
+        """Raises TimeoutError when all hops together took too long; waiting for a turn of a host is not its time."""
+        asked, loop, left = str(url), asyncio.get_running_loop(), self._limits.timeout_seconds
         for _ in range(self._limits.max_redirects + 1):
-            question = {} if kept is None else kept.question(str(url))
-            async with self._opener.get(url, question) as answer:
-                location = answer.headers.get("Location")
-                if answer.status in _REDIRECTS and location is not None:
-                    url = self._rules.redirected(url, location)
-                    continue
-                if answer.status == _NOT_MODIFIED and kept is not None and question:
-                    return self._still(asked, kept, answer)
-                base64 = await self._read(flight, answer)
-                self._statistics.fetched += 1
-                self._cache.put(asked, worth_keeping(base64, str(url), answer.headers, self._clock()))
-                return base64
+            async with self._turns.of(str(url.host)):
+                begun = loop.time()
+                async with asyncio.timeout(left):
+                    found = await self._hop(flight, asked, url, kept)
+                left -= loop.time() - begun
+            if isinstance(found, memoryview):
+                return found
+            url = found
         raise download_failed(f"it redirects more than {self._limits.max_redirects} times")
+
+    async def _hop(self, flight: _Flight, asked: str, url: URL, kept: Kept | None) -> memoryview | URL:
+        """The picture, or where the answer sends to."""
+        question = {} if kept is None else kept.question(str(url))
+        async with self._opener.get(url, question) as answer:
+            location = answer.headers.get("Location")
+            if answer.status in _REDIRECTS and location is not None:
+                return self._rules.redirected(url, location)
+            if answer.status == _NOT_MODIFIED and kept is not None and question:
+                return self._still(asked, kept, answer)
+            base64 = await self._read(flight, answer)
+            self._statistics.fetched += 1
+            self._cache.put(asked, worth_keeping(base64, str(url), answer.headers, self._clock()))
+            return base64
 
     def _still(self, asked: str, kept: Kept, answer: aiohttp.ClientResponse) -> memoryview:
         self._statistics.not_modified += 1
@@ -231,13 +253,14 @@ class Fetcher:
         if answer.content_length is not None:
             if answer.content_length > most:
                 raise too_large(str(answer.content_length), most)
-            self._keep(flight, encoded_bytes(answer.content_length))
+            self._hold(flight, encoded_bytes(answer.content_length))
         writer = Base64Writer()
         async for piece in answer.content.iter_any():
             writer.write(piece)
             if writer.file_bytes > most:
                 raise too_large(f"more than {most}", most)
+            if answer.content_length is None:
+                self._hold(flight, encoded_bytes(writer.file_bytes + _STEP_BYTES) // _STEP_BYTES * _STEP_BYTES)
         if not writer.file_bytes:
             raise download_failed("its host sent an empty file")
-        self._keep(flight, encoded_bytes(writer.file_bytes))
         return writer.close()

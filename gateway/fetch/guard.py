@@ -22,6 +22,7 @@ _DENIED_IPV4 = tuple(
             "10.0.0.0/8",  # private
             "100.64.0.0/10",  # shared by the customers of a carrier
             "127.0.0.0/8",  # loopback
+            "168.63.129.16/32",  # of the public internet, but Azure's own to every machine there
             "169.254.0.0/16",  # link-local, where clouds answer with credentials
             "172.16.0.0/12",  # private
             "192.0.0.0/24",  # protocol assignments

@@ -120,6 +120,13 @@ def look_bytes(image_format: ImageFormat | None, file_bytes: int) -> int:
     return _LOOKED_AT_COPIES * file_bytes + _LOOKING_BYTES + opening_bytes
 
 
+def border_bytes(file_bytes: int) -> int:
+    """What a file takes beside its job while it crosses to another process: its base64 in memory that both can read,
+    and once more where it is decoded.
+    """
+    return 2 * ((file_bytes + 2) // 3 * 4)
+
+
 def most_output_bytes(file_bytes: int, target: Size) -> int:
     """Size that no image is larger than after it was encoded anew: twice its file, or four bits a pixel.
 

@@ -10,6 +10,7 @@ check, 3 % of a 1 MP PNG, 10 % of a 12 MP one (measured), and without it every l
 trusted. The file crosses as an anonymous file in memory, at half the CPU of a pipe.
 """
 
+import contextlib
 import os
 import resource
 import signal
@@ -18,12 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 from loky import ProcessPoolExecutor
 from loky.process_executor import ShutdownExecutorError
 
@@ -48,6 +50,10 @@ class JobLimits:
     cpu_seconds: int
     wall_seconds: float
     jobs: int = 1000
+
+
+class WorkerStartError(Exception):
+    """No process can be started just now, or ever: the sentence says what the system says."""
 
 
 class WorkerLostError(Exception):
@@ -76,18 +82,36 @@ class _Worker:
 
     def __init__(self) -> None:
         self._pool = ProcessPoolExecutor(max_workers=1, initializer=_begin, initargs=(os.getpid(),), env=_ENVIRONMENT)
+        self._started: Future[int] | None = None
         self.jobs = 0
 
     def warm_up(self) -> None:
-        self._pool.submit(os.getpid)
+        """Raises WorkerStartError."""
+        try:
+            self._started = self._pool.submit(os.getpid)
+        except OSError as error:
+            raise WorkerStartError(f"a process to decode images cannot be started: {error}") from error
+
+    @property
+    def is_dead(self) -> bool:
+        """It died while it had nothing to do. One that is still starting is not."""
+        if self._started is None or not self._started.done():
+            return False
+        try:
+            return bool(psutil.Process(self._started.result()).status() == psutil.STATUS_ZOMBIE)
+        except (psutil.NoSuchProcess, BrokenProcessPool, ShutdownExecutorError):
+            return True
 
     def call(self, wall_seconds: float, work: Callable[..., T], *args: object) -> T:
-        """Raises WorkerLostError, and what `work` raises."""
+        """Raises WorkerLostError, WorkerStartError, and what `work` raises."""
         self.jobs += 1
         try:
+            if self._started is None:
+                self.warm_up()
             result: T = self._pool.submit(work, *args).result(wall_seconds)
         except (BrokenProcessPool, ShutdownExecutorError) as error:
-            raise WorkerLostError(is_late=False) from error
+            # The system ends who has used up its time (RLIMIT_CPU); loky's sentence names the signal.
+            raise WorkerLostError(is_late="SIGXCPU" in str(error)) from error
         except TimeoutError as error:
             raise WorkerLostError(is_late=True) from error
         return result
@@ -110,7 +134,7 @@ class WorkerProcesses:
     def run(self, byte_count: int, work: Callable[..., T], file: EncodedFile, *args: object) -> T:
         """`work(file, *args)` in a process that may take `byte_count` bytes for it.
 
-        Raises WorkerLostError: another process is then on its way, and the file may be why.
+        Raises WorkerLostError (another process is then on its way, and the file may be why) and WorkerStartError.
         """
         worker = self._take()
         try:
@@ -151,11 +175,20 @@ class WorkerProcesses:
         with self._lock:
             if self._is_closed:
                 raise WorkerLostError(is_late=False)
-            worker = self._idle.pop() if self._idle else self._start()
+            worker = self._idle_one() or self._new()
             self._busy.add(worker)
             return worker
 
-    def _start(self) -> _Worker:
+    def _idle_one(self) -> _Worker | None:
+        """One that lives."""
+        while self._idle:
+            worker = self._idle.pop()
+            if not worker.is_dead:
+                return worker
+            worker.end()
+        return None
+
+    def _new(self) -> _Worker:
         self._started += 1
         return _Worker()
 
@@ -164,16 +197,20 @@ class WorkerProcesses:
             self._busy.discard(worker)
             if not self._is_closed:
                 self._idle.append(worker)
+                return
+        worker.end()
 
     def _replace(self, worker: _Worker) -> None:
-        """The next job does not wait for the start of another."""
+        """The next job does not wait for the start of another, unless that does not succeed now."""
         worker.end()
         with self._lock:
             self._busy.discard(worker)
-            if not self._is_closed:
-                another = self._start()
-                another.warm_up()
-                self._idle.append(another)
+            if self._is_closed:
+                return
+            another = self._new()
+        with contextlib.suppress(WorkerStartError):
+            another.warm_up()
+        self._give_back(another)
 
     def _count(self, lost: WorkerLostError) -> None:
         with self._lock:
@@ -183,7 +220,7 @@ class WorkerProcesses:
                 self._died += 1
 
 
-@contextmanager
+@contextlib.contextmanager
 def _in_memory(payload: memoryview | bytes) -> Iterator[str]:
     """The path by which another process of this user reads the bytes."""
     fd = os.memfd_create("image", os.MFD_CLOEXEC)
@@ -211,6 +248,7 @@ def bounded(
         return work(EncodedFile(payload, param), *args)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        _unbind_time()
         if byte_count > _LARGE_JOB_BYTES:
             give_back_free_memory()
 
@@ -225,6 +263,12 @@ def _bound_time(cpu_seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_most(int(time.process_time()) + 1 + cpu_seconds, hard), hard))
 
 
+def _unbind_time() -> None:
+    """Else what it does between two jobs would end it one day."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+
+
 def _most(wanted: int, hard: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
@@ -234,6 +278,7 @@ def _begin(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which ends its workers itself
     with Path(os.devnull).open("wb") as nowhere:  # libraries write about every damaged file, as often as clients like
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold a client's picture
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     __import__("gateway.imaging.judge")
 

@@ -87,7 +87,10 @@ def _in_srgb(picture: Image.Image, info: ImageInfo, target: Size) -> Image.Image
     profile = picture.info.get("icc_profile")
     if picture.mode == "CMYK":
         picture, profile = to_srgb(picture, profile), None
-    return to_srgb(_turned_to(_flattened(picture), info, target), profile)
+    # One after the other, so that no more than two of them are there at once.
+    picture = _flattened(picture)
+    picture = _turned_to(picture, info, target)
+    return to_srgb(picture, profile)
 
 
 def _resize_reason(size: Size, target: Size) -> frozenset[Why]:

@@ -29,9 +29,9 @@ from gateway.domain.image import ImageFormat, ImageInfo
 from gateway.imaging.body import late_reasons
 from gateway.imaging.heap import give_back_free_memory
 from gateway.imaging.judge import inspect, judge, needs_decode
-from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
+from gateway.imaging.limits import ImageLimits, border_bytes, job_bytes, look_bytes
 from gateway.imaging.probe import glance, probe, recognise
-from gateway.imaging.processes import WorkerLostError
+from gateway.imaging.processes import WorkerLostError, WorkerStartError
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.strikes import Strikes
 from gateway.imaging.threads import DaemonThreads
@@ -45,6 +45,7 @@ _log = logging.getLogger(__name__)
 
 _RECOGNISED_BYTES = 1024
 _HEAP_SECONDS = 10.0
+_START_AGAIN_SECONDS = 5.0
 _INLINE_HASH_BYTES = 64 << 10  # below this, a hash takes less time than handing it to a thread
 # Whose headers libraries of the system read, not code of ours or Pillow's in Python.
 _INSPECTED = frozenset({ImageFormat.AVIF, ImageFormat.HEIC})
@@ -124,12 +125,19 @@ class ImageWorkers:
         self._strikes = Strikes()
         self._decoders = _Crew(threads, "decode")
         self._lookers = _Crew(threads, "look")
+        self._hashers = DaemonThreads(threads, "hash")
         self._budget = decode_budget
         self._cache = VerdictCache(cache_bytes)
         self._verifies_all = verify == "full"
         self._flights: dict[VerdictKey, _Flight] = {}
         self._hits = self._misses = self._shared = self._held_bytes = 0
         self._heap_timer: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Tries whether a process can be started and used at all. Raises WorkerStartError, WorkerLostError."""
+        await asyncio.get_running_loop().run_in_executor(
+            self._decoders.pool, self._isolation.run, 0, EncodedFile.decode, EncodedFile(b"")
+        )
 
     async def look(self, file: EncodedFile, limits: ImageLimits, param: str) -> ImageInfo:
         """What the image is, from its header (`probe`). Common headers are read here and now, others in a thread.
@@ -158,7 +166,7 @@ class ImageWorkers:
         """SHA-256."""
         if len(content) < _INLINE_HASH_BYTES:
             return _sha256(content)
-        return await asyncio.get_running_loop().run_in_executor(self._lookers.pool, _sha256, content)
+        return await asyncio.get_running_loop().run_in_executor(self._hashers, _sha256, content)
 
     async def prepare(
         self, file: EncodedFile, info: ImageInfo, target: Size | None, param: str, digest: bytes | None = None
@@ -201,6 +209,7 @@ class ImageWorkers:
         self._isolation.close()
         self._decoders.pool.close()
         self._lookers.pool.close()
+        self._hashers.close()
 
     async def _wait_for(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
         flight = self._flights.get(key)
@@ -241,7 +250,7 @@ class ImageWorkers:
         return verdict
 
     async def _decode(self, key: VerdictKey, file: EncodedFile, info: ImageInfo) -> Verdict:
-        byte_count = job_bytes(info, key.target or (info.size if info.why else None))
+        byte_count = job_bytes(info, key.target or (info.size if info.why else None)) + border_bytes(info.file_bytes)
 
         async def attempt() -> Verdict:
             await self._take(self._decoders, byte_count)
@@ -264,10 +273,12 @@ class ImageWorkers:
             try:
                 return await attempt()
             except WorkerLostError as lost:
-                self._strikes.add(digest)
+                self._strikes.add(digest, asyncio.get_running_loop().time())
                 _log.warning("a worker process was lost at the image %s: %s", digest.hex()[:12], lost)
                 if lost.is_late and not self._strikes.is_out(digest):
                     return _LATE
+            except WorkerStartError as error:
+                raise _cannot_start(error) from error
         return _CONDEMNED
 
     async def _in_looker(self, byte_count: int, look: Callable[..., T], *args: object) -> T:
@@ -317,6 +328,14 @@ def examine(file: EncodedFile, info: ImageInfo) -> ImageInfo | Verdict:
         return replace(info, why=info.why | late_reasons(file.decode(), info))
     except GatewayError as error:
         return Verdict(damage=Damage.of(error))
+
+
+def _cannot_start(error: WorkerStartError) -> GatewayError:
+    return GatewayError(
+        Code.SERVER_IS_OVERLOADED,
+        f"The image cannot be decoded now: {error}. Try again later.",
+        retry_after_seconds=_START_AGAIN_SECONDS,
+    )
 
 
 def _sha256(payload: memoryview | bytes) -> bytes:

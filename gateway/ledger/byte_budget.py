@@ -146,6 +146,13 @@ class ByteBudget:
         """Hold more of the large share, fitting or not: what comes of bytes that were let in. It keeps new ones out."""
         self._held_large += byte_count
 
+    def refusal(self, byte_count: int) -> GatewayError:
+        """429 host_memory for who needs so much more and does not get it."""
+        return _no_memory(
+            f"The gateway's memory for {self._purpose} is taken: {self.statistics().held} of {self._capacity} bytes; "
+            f"this request needs {byte_count} more."
+        )
+
     def statistics(self) -> ByteBudgetStatistics:
         return ByteBudgetStatistics(
             capacity=self._capacity,
@@ -210,12 +217,7 @@ class ByteBudget:
 
     def _time_out(self, waiter: _Waiter) -> None:
         if not waiter.future.done():
-            waiter.future.set_exception(
-                _no_memory(
-                    f"The gateway's memory for {self._purpose} is taken: {self.statistics().held} of {self._capacity} "
-                    f"bytes; this request needs {waiter.byte_count} more."
-                )
-            )
+            waiter.future.set_exception(self.refusal(waiter.byte_count))
 
     def _refuse_above_the_slow_quarter(self, byte_count: int, held_bytes: int) -> None:
         others = self._held_slow - held_bytes + sum(waiter.byte_count for waiter in self._growing)

@@ -20,15 +20,21 @@ from gateway.wire.read import decode_body
 _address_decoder = msgspec.json.Decoder(str)
 
 
-class UnseenImageError(Exception):
+class UnseenImageError(GatewayError):
     """In shadow mode nothing is fetched, so nobody knows what the request would cost."""
 
 
 class NeverFetched:
     """In shadow mode, where the model server fetches them itself."""
 
-    async def fetch(self, _address: str, _param: str, _hold: Callable[[int], None]) -> EncodedFile:
-        raise UnseenImageError
+    async def fetch(self, _address: str, param: str, _hold: Callable[[int], None]) -> EncodedFile:
+        """Raises UnseenImageError."""
+        raise UnseenImageError(
+            Code.INVALID_IMAGE_URL,
+            f"`{param}`: In shadow mode images by http(s) address are left to the model server, so nothing is known of "
+            "this one. Send it as a data URL (data:image/png;base64,...).",
+            param=param,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,10 +52,10 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
         request = await read_request(exchange)
         route(parts, exchange, request)
         await _admitted(parts, exchange, request)
-    except GatewayError as refusal:
-        error = refusal
     except UnseenImageError:
         is_undecided, exchange.fetch_seconds = True, 0.0
+    except GatewayError as refusal:
+        error = refusal
     except Exception:  # noqa: BLE001 - whatever it is, the client's answer does not depend on it
         _log.exception("request %s met a fault while it was decided in shadow; it is sent", exchange.request_id)
         is_undecided = True

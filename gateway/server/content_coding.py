@@ -4,17 +4,19 @@ Every decoder is asked for no more than one byte beyond the limit, so a bomb cos
 become. What zstd may look back on is bounded too (its window is memory), by what RFC 8878 asks every decoder to have.
 """
 
-import asyncio
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import brotli
 from backports import zstd
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.pipeline.beside import in_thread
 from gateway.server.receive import too_large
 
+_DECODING = ThreadPoolExecutor(2, thread_name_prefix="decompress")
 _ZSTD_OPTIONS = {int(zstd.DecompressionParameter.window_log_max): 23}
 
 
@@ -66,7 +68,7 @@ CODINGS = frozenset(_DECODERS)
 
 async def decode_body(body: bytes | bytearray, coding: bytes, max_decoded_bytes: int) -> bytes:
     """Undo one of `CODINGS`, in a thread. Raises GatewayError 413 for what becomes too long, 400 for damaged data."""
-    return await asyncio.to_thread(_decoded, body, coding, max_decoded_bytes)
+    return await in_thread(_DECODING, _decoded, body, coding, max_decoded_bytes)
 
 
 def _decoded(body: bytes | bytearray, coding: bytes, max_decoded_bytes: int) -> bytes:

@@ -50,7 +50,12 @@ class RemoteSettings(Section):
     ] = ()
     allow_ports: tuple[PositiveInt, ...] = (80, 443)
     per_host: Annotated[PositiveInt, Field(description="images fetched of one host at once")] = 8
-    proxy: Annotated[str | None, Field(description="asked for every image, and then guards the network")] = None
+    proxy: Annotated[
+        str | None,
+        Field(
+            pattern=r"^http://[^\s/@]+/?$", description="http://host:port, asked for every image, to guard the network"
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _forwards_only_to_known_hosts(self) -> Self:

@@ -67,8 +67,24 @@ def test_a_renewed_picture_is_fresh_from_then_on():
     kept = keeping(cache_control="max-age=60", etag='"1"')
     assert kept is not None
     again = renewed(kept, CIMultiDict({"Cache-Control": "max-age=10"}), NOW + 100)
+    assert again is not None
     assert (again.fresh_until, again.etag, again.base64) == (NOW + 110, '"1"', kept.base64)
-    assert renewed(kept, CIMultiDict({"Cache-Control": "no-store"}), NOW + 100).fresh_until == NOW + 100
+    assert renewed(kept, CIMultiDict({"Cache-Control": "no-store"}), NOW + 100) is None
+
+
+def test_every_line_of_cache_control_counts():
+    lines = CIMultiDict([("Cache-Control", "max-age=600"), ("cache-control", "no-store"), ("ETag", '"1"')])
+    assert worth_keeping(memoryview(b"AAAA"), SOURCE, lines, NOW) is None
+
+
+@pytest.mark.parametrize("etag", ['"\x01"', '"é"', '"' + "a" * 300 + '"', ""])
+def test_a_validator_that_cannot_be_sent_back_is_none(etag):
+    assert keeping(etag=etag) is None
+
+
+def test_words_count_as_well_as_pictures():
+    kept = Kept(memoryview(b"AAAA"), "x" * 8000, '"1"', None, NOW)
+    assert kept.held_bytes >= 2 * 8000
 
 
 def picture(letters: int) -> Kept:

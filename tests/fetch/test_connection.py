@@ -95,13 +95,18 @@ async def test_a_name_that_changes_its_mind_is_judged_by_the_address_that_is_con
     assert await denied(connections, f"http://rebound.example:{port}/")
 
 
-async def test_what_fails_for_another_reason_is_not_called_denied(stack, connect, names):
+async def test_what_fails_for_another_reason_is_not_called_denied(stack, connect):
     gone = await stack.enter_async_context(raw_http_server(answer_ok))
     await gone.stop()
+    assert not await denied(await connect(), f"{gone.base_url}/a.png")
+
+
+async def test_a_name_without_an_address_cannot_be_told_from_one_that_points_inside(connect, names):
     names["nowhere.example"] = [[]]
+    names["inside.example"] = [["10.0.0.5"]]
     connections = await connect()
-    assert not await denied(connections, f"{gone.base_url}/a.png")
-    assert not await denied(connections, "http://nowhere.example/a.png")
+    assert await denied(connections, "http://nowhere.example/a.png")
+    assert await denied(connections, "http://inside.example/a.png")
 
 
 async def test_a_slow_name_server_does_not_hold_up_the_loop(connect, names, monkeypatch):

@@ -10,7 +10,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.fetch.address import AddressRules
 from gateway.fetch.cache import FetchCache
 from gateway.fetch.encode import encoded_bytes
-from gateway.fetch.fetcher import Fetcher, FetchLimits
+from gateway.fetch.fetcher import FIRST_BYTES, Fetcher, FetchLimits
 from gateway.fetch.turns import Turns
 from tests.fetch.conftest import OPEN
 from tests.support.live_gateway import until
@@ -23,22 +23,31 @@ MOST_BYTES = 4096
 
 
 class Budget:
-    """Counts what is held; `is_full` has no byte for anybody."""
+    """Counts what is held; `is_full` has no byte for who begins, `room` is what there is to grow by."""
 
     def __init__(self) -> None:
         self.held = 0
         self.most = 0
+        self.room = 1 << 40
         self.is_full = False
 
-    async def acquire(self, byte_count: int) -> None:
+    async def begin(self, byte_count: int) -> None:
         if self.is_full:
             raise GatewayError(Code.RATE_LIMIT_EXCEEDED, "no memory")
+        self._hold(byte_count)
+
+    def grow(self, byte_count: int) -> None:
+        if byte_count > self.room:
+            raise GatewayError(Code.RATE_LIMIT_EXCEEDED, "no memory")
+        self._hold(byte_count)
+
+    def release(self, *, begun: int, grown: int) -> None:
+        assert 0 <= begun + grown <= self.held
+        self.held -= begun + grown
+
+    def _hold(self, byte_count: int) -> None:
         self.held += byte_count
         self.most = max(self.most, self.held)
-
-    def release(self, byte_count: int) -> None:
-        assert 0 <= byte_count <= self.held
-        self.held -= byte_count
 
 
 class Bench:
@@ -74,11 +83,18 @@ class Bench:
 
 @pytest.fixture
 async def bench(stack, connect):
-    async def bench(script, *, timeout_seconds: float = 5.0, cache_bytes: int = 1 << 20, per_host: int = 8) -> Bench:
+    async def bench(
+        script,
+        *,
+        timeout_seconds: float = 5.0,
+        cache_bytes: int = 1 << 20,
+        per_host: int = 8,
+        max_bytes: int = MOST_BYTES,
+    ) -> Bench:
         host = await stack.enter_async_context(raw_http_server(script))
         budget, cache = Budget(), FetchCache(cache_bytes)
         rules = AddressRules(OPEN, (URL(host.base_url).port,))
-        limits = FetchLimits(MOST_BYTES, timeout_seconds, max_redirects=3)
+        limits = FetchLimits(max_bytes, timeout_seconds, max_redirects=3)
         turns = Turns(per_host=per_host, in_all=8)
         made: Bench
 
@@ -106,8 +122,36 @@ class TestWhatComes:
         assert await host.fetch() == FILE
         assert host.counted == [len(base64.b64encode(FILE))]
         assert host.budget.held == 0
-        assert host.budget.most == encoded_bytes(MOST_BYTES)
+        assert host.budget.most == FIRST_BYTES
         assert host.fetcher.statistics().fetched == 1
+
+    @pytest.mark.parametrize("says_how_long", [True, False])
+    async def test_a_large_one_takes_what_it_needs_when_that_is_known(self, bench, says_how_long):
+        file = bytes(3_000_000)
+        length = f"content-length: {len(file)}\r\n" if says_how_long else ""
+
+        async def script(visit: Visit) -> None:
+            await visit.write(f"HTTP/1.1 200 OK\r\n{length}connection: close\r\n\r\n".encode() + file)
+            visit.writer.close()
+
+        host = await bench(script, max_bytes=4_000_000)
+        assert await host.fetch() == file
+        needed = encoded_bytes(len(file))
+        assert needed <= host.budget.most <= needed + (0 if says_how_long else 2 << 20)
+        assert host.budget.held == 0
+
+    @pytest.mark.parametrize("says_how_long", [True, False])
+    async def test_one_that_there_is_no_room_for_is_given_up_at_once(self, bench, says_how_long):
+        length = "content-length: 3000000\r\n" if says_how_long else ""
+
+        async def script(visit: Visit) -> None:
+            await visit.write(f"HTTP/1.1 200 OK\r\n{length}\r\n".encode() + bytes(500_000))
+            await visit.reader.read()
+
+        host = await bench(script, max_bytes=4_000_000)
+        host.budget.room = 1_000_000
+        assert (await host.refusal()).status == 429
+        assert host.fetcher.statistics().failed == 1
 
     async def test_one_that_comes_in_chunks_is_whole_too(self, bench):
         async def in_chunks(visit: Visit) -> None:
@@ -140,6 +184,10 @@ class TestWhatFails:
         assert (error.code, error.status, error.param) == (Code.FAILED_TO_DOWNLOAD_IMAGE, 400, PARAM)
         assert f"status {status[:3]}" in error.message
         assert PARAM in error.message
+
+    async def test_a_redirect_that_no_parser_reads_is_refused(self, bench):
+        host = await bench(answering(b"", "location: http://[]@", status="302 Found"))
+        assert (await host.refusal()).code is Code.INVALID_IMAGE_URL
 
     async def test_a_redirect_without_a_place_is_a_status_like_others(self, bench):
         assert "status 302" in (await (await bench(answering(b"", status="302 Found"))).refusal()).message
@@ -319,6 +367,22 @@ class TestAgain:
         assert [await host.fetch(), await host.fetch()] == [FILE, FILE]
         asked = [(visit.path, visit.header("if-none-match")) for visit in host.host.visits]
         assert asked == [("/a.png", []), ("/b.png", []), ("/a.png", []), ("/b.png", ['"1"'])]
+
+    async def test_what_may_no_longer_be_kept_is_let_go(self, bench):
+        async def script(visit: Visit) -> None:
+            if visit.header("if-none-match"):
+                await visit.answer("304 Not Modified", b"", "cache-control: no-store")
+            else:
+                await visit.answer("200 OK", FILE, 'etag: "1"')
+
+        host = await bench(script)
+        assert [await host.fetch(), await host.fetch()] == [FILE, FILE]
+        assert len(host.cache) == 0
+
+    async def test_an_odd_validator_is_not_sent_back(self, bench):
+        host = await bench(answering(FILE, "cache-control: max-age=0", 'etag: "\x01\x7f"'))
+        assert [await host.fetch(), await host.fetch()] == [FILE, FILE]
+        assert len(host.cache) == 0
 
     async def test_what_may_not_be_kept_is_fetched_each_time(self, bench):
         host = await bench(answering(FILE, "cache-control: no-store", 'etag: "1"'))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pybase64
 import pytest
 
-from gateway.imaging.processes import JobLimits, WorkerLostError, WorkerProcesses, bounded
+from gateway.imaging.processes import JobLimits, WorkerLostError, WorkerProcesses, WorkerStartError, bounded
 from gateway.wire.encoded_file import EncodedFile
 from tests.support import isolation
 
@@ -98,14 +98,12 @@ def test_a_crash_ends_one_process_and_the_next_is_there_at_once(processes):
     assert (processes.statistics().died, processes.lost()) == (1, {"died": 1, "late": 0})
 
 
-def test_a_process_that_is_killed_between_two_jobs_costs_the_next_one_job(processes):
-    os.kill(processes.run(0, isolation.process_id, FILE), signal.SIGKILL)
-    for _ in range(2):
-        try:
-            assert processes.run(0, isolation.the_file, FILE) == (b"a picture",)
-        except WorkerLostError:
-            continue
+def test_a_process_that_is_killed_between_two_jobs_costs_the_next_one_nothing(processes):
+    killed = processes.run(0, isolation.process_id, FILE)
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: not is_running(killed))
     assert processes.run(0, isolation.the_file, FILE) == (b"a picture",)
+    assert processes.lost() == {"died": 0, "late": 0}
 
 
 def test_one_that_hangs_is_ended_at_its_deadline(start):
@@ -123,7 +121,8 @@ def test_one_that_spins_is_ended_by_the_system_when_its_time_is_used_up(start):
     processes = start(JobLimits(cpu_seconds=1, wall_seconds=60))
     with pytest.raises(WorkerLostError) as caught:
         processes.run(0, isolation.spin, FILE)
-    assert not caught.value.is_late
+    assert caught.value.is_late
+    assert processes.lost() == {"died": 0, "late": 1}
 
 
 def test_time_is_for_each_job_anew(start):
@@ -181,6 +180,55 @@ def test_a_gateway_that_is_killed_leaves_nobody_behind():
     eventually(lambda: not is_running(worker))
 
 
+WITHOUT_TOOLS = """
+import os
+os.environ["PATH"] = "/nowhere"
+import time
+from gateway.imaging.processes import JobLimits, WorkerLostError, WorkerProcesses
+from tests.imaging.test_processes import FILE, eventually, is_running
+from tests.support import isolation
+processes = WorkerProcesses(JobLimits(20, 0.5, jobs=2))
+ids = [processes.run(0, isolation.process_id, FILE) for _ in range(3)]
+try:
+    processes.run(0, isolation.hang, FILE)
+except WorkerLostError as lost:
+    print("late" if lost.is_late else "died")
+processes.close()
+eventually(lambda: not any(map(is_running, ids)))
+print("all gone")
+"""
+
+
+def test_processes_are_ended_without_any_tool_of_the_system():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TOOLS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "late\nall gone\n"
+    assert done.stderr == ""
+
+
+def test_where_no_process_can_be_started_that_is_said(processes, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr("loky.backend.popen_loky_posix.Popen._launch", refuse)
+    with pytest.raises(WorkerStartError, match="temporarily unavailable"):
+        processes.run(0, isolation.process_id, FILE)
+    monkeypatch.undo()
+    assert processes.run(0, isolation.process_id, FILE) != os.getpid()
+
+
+def test_one_that_dies_while_no_other_can_be_started_is_followed_by_one_that_can(processes, monkeypatch):
+    processes.run(0, isolation.process_id, FILE)
+
+    def refuse(*_args, **_kwargs):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr("loky.backend.popen_loky_posix.Popen._launch", refuse)
+    with pytest.raises(WorkerLostError):
+        processes.run(0, isolation.crash, FILE)
+    monkeypatch.undo()
+    assert processes.run(0, isolation.process_id, FILE) != os.getpid()
+
+
 def test_ctrl_c_is_not_for_the_workers(processes):
     worker = processes.run(0, isolation.process_id, FILE)
     os.kill(worker, signal.SIGINT)
@@ -214,4 +262,5 @@ class TestInTheWorker:
         assert bounded(byte_count, 10_000, look, path, "p", 5) == (b"a picture", "p", 5)
         assert seen["memory"] > byte_count
         assert 10_000 < seen["time"] < 20_000
-        assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+        for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU):
+            assert resource.getrlimit(limit)[0] == resource.RLIM_INFINITY

@@ -260,7 +260,9 @@ async def test_images_that_are_prepared_again_for_another_server_took_both_times
         ticks.pop(0)
 
     ticks = [10.0, "at work", 11.5, 20.0, "at work", 20.25]
-    parts = SimpleNamespace(clock=lambda: ticks.pop(0), images=SimpleNamespace(prepare=prepare))
+    policies = SimpleNamespace(transform_seconds=60.0)
+    images = SimpleNamespace(prepare=prepare)
+    parts = SimpleNamespace(clock=lambda: ticks.pop(0), images=images, policies=policies)
     source = SimpleNamespace(url=SimpleNamespace(file=None), ref=SimpleNamespace(param="", ordinal=0), digest=None)
     plan = planning.Plan((source,), (SimpleNamespace(info=None, target=None),))
     exchange = Exchange("1", "POST", CHAT, b"", (), 0.0)

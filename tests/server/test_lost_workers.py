@@ -38,8 +38,8 @@ async def start(stack, monkeypatch):
 
 
 async def test_a_crash_is_not_the_end_of_the_request(start, monkeypatch, tmp_path):
+    monkeypatch.setenv("CRASH_ONCE", str(tmp_path / "crashed"))  # workers get it when they start
     gateway, upstream, _ = await start()
-    monkeypatch.setenv("CRASH_ONCE", str(tmp_path / "crashed"))
     monkeypatch.setattr(workers, "judge", isolation.crash_once)
     answer = await gateway.chat(PICTURE)
     assert answer.status_code == 200

@@ -113,6 +113,14 @@ class TestNothingIsRefused:
         assert (visit.body, answer.headers["x-gateway-shadow"]) == (body, "undecided")
         assert "fetch_ms" not in line
 
+    async def test_what_is_asked_about_it_beforehand_is_answered(self):
+        body = chat(image("https://example.com/a.png"))
+        async with model_server(answer_anything) as upstream, shadowing(upstream) as gateway:
+            await gateway.until_up()
+            asked = await gateway.http.post("/gateway/preflight", json=body)
+        assert (asked.status_code, asked.json()["verdict"]) == (200, "refused")
+        assert "shadow mode" in asked.json()["error"]["message"]
+
     async def test_where_nothing_would_be_fetched_that_is_told(self):
         body = json.dumps(chat(image("https://example.com/a.png"))).encode()
         visit, answer, _ = await answered(body, script=answer_anything, images={"remote": {"policy": "refuse"}})

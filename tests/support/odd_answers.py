@@ -155,7 +155,7 @@ BODIES = [
     OddAnswer("a content type that is none", whole(ANSWER, head=b"content-type: \xff;;=\r\n"), 200, ANSWER),
     OddAnswer(
         "a coding nobody asked for",
-        whole(b"\x1f\x8bnot gzip", head=b"content-encoding: br\r\n"),
+        whole(b"\x1f\x8bnot gzip", head=b"content-encoding: compress\r\n"),
         200,
         b"\x1f\x8bnot gzip",
     ),
