@@ -42,7 +42,7 @@ def demo_process(tmp_path, *options):
         [sys.executable, "-m", "gateway", "demo", *options], stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
-        yield process, lambda: processes_with(mark)
+        yield process, lambda word="": processes_with(mark, word)
     finally:
         process.kill()
         process.wait()
@@ -84,7 +84,7 @@ def test_the_whole_demo_its_snippet_and_its_end(capsys, monkeypatch):
 
     def try_the_snippet_and_leave():
         output = capsys.readouterr().out
-        assert [len(processes_with(mark, word)) for word in ("serve", "emulate")] == [1, 1]
+        assert [len(processes_with(mark, word)) for word in ("\0serve", "\0emulate")] == [1, 1]
         exec(output[output.index("from openai") : output.index("Ctrl-C")], {})
         outputs.extend((output, capsys.readouterr().out))
         raise KeyboardInterrupt
@@ -166,7 +166,7 @@ def test_a_demo_that_is_terminated_takes_its_servers_with_it(tmp_path):
 def test_a_demo_that_is_killed_takes_its_servers_with_it(tmp_path):
     with demo_process(tmp_path) as (process, left):
         read_until(process, "making a 12 MP photograph")
-        assert len(left()) == 3
+        assert [len(left(word)) for word in ("\0demo", "\0emulate", "\0serve")] == [1, 1, 1]
         process.kill()
         process.wait()
         assert gone_within(10, left)

@@ -61,11 +61,16 @@ def running(buildah, container, port, upstream, log):
         process.wait(STOP_SECONDS)
 
 
-def innermost(process_id: int) -> int:
-    """The process that `buildah run` started, through the helpers in between."""
+def children_of(process_id: int) -> list[int]:
     threads = pathlib.Path(f"/proc/{process_id}/task").glob("*/children")
-    children = [int(child) for thread in threads for child in thread.read_text().split()]
-    return innermost(children[0]) if children else process_id
+    return [int(child) for thread in threads for child in thread.read_text().split()]
+
+
+def gateway_of(process_id: int) -> int:
+    """The process that `buildah run` started, through the helpers in between; its workers are below it."""
+    while not pathlib.Path(f"/proc/{process_id}/cmdline").read_text().startswith("/app/bin/python"):
+        (process_id,) = children_of(process_id)
+    return process_id
 
 
 def user_of(process_id: int) -> int:
@@ -83,8 +88,10 @@ def test_the_image_says_how_to_run_it(buildah, container):
 def test_it_serves_checks_itself_and_stops(buildah, container, tmp_path):
     port = free_port()
     with running_emulator() as vllm, running(buildah, container, port, vllm.base_url, tmp_path / "log") as process:
-        gateway = innermost(process.pid)
-        assert user_of(gateway) == 65532
+        gateway = gateway_of(process.pid)
+        workers = children_of(gateway)
+        assert workers
+        assert {user_of(each) for each in (gateway, *workers)} == {65532}
 
         question = chat("Hello", image(data_url(encoded(picture(64, 64)))), max_tokens=3)
         answer = httpx.post(f"http://127.0.0.1:{port}{CHAT}", json=question)
@@ -99,6 +106,9 @@ def test_it_serves_checks_itself_and_stops(buildah, container, tmp_path):
         os.kill(gateway, signal.SIGTERM)
         assert process.wait(STOP_SECONDS) == 0
         assert time.monotonic() - told_at < STOP_SECONDS
+        while any(pathlib.Path(f"/proc/{each}").exists() for each in workers):
+            assert time.monotonic() - told_at < STOP_SECONDS, "a worker stays behind"
+            time.sleep(0.05)
 
 
 def test_nothing_was_written_and_nothing_lent_was_kept(buildah, container):

@@ -17,7 +17,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, Why
 from gateway.imaging import workers as module
 from gateway.imaging.judge import needs_decode
-from gateway.imaging.limits import ImageLimits, job_bytes, look_bytes
+from gateway.imaging.limits import ImageLimits, border_bytes, job_bytes, look_bytes
 from gateway.imaging.probe import probe
 from gateway.imaging.verdicts import Verdict
 from gateway.imaging.workers import ImageWorkers
@@ -433,8 +433,8 @@ async def test_the_look_at_a_whole_file_is_paid_for_before_the_decode():
     plain, turned = (probe(EncodedFile(pybase64.b64encode(file)), ImageLimits(), PARAM) for file in (PLAIN, TURNED))
     assert budget.asked == (
         look_bytes(plain.format, plain.file_bytes),
-        job_bytes(plain, None),
-        job_bytes(turned, turned.size),
+        job_bytes(plain, None) + border_bytes(plain.file_bytes),
+        job_bytes(turned, turned.size) + border_bytes(turned.file_bytes),
     )
 
 
