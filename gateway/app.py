@@ -191,16 +191,9 @@ async def _start(
         is_shadow=settings.is_shadow,
     )
     metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
-    decode_seconds = settings.images.decode_seconds
-    processes = WorkerProcesses(JobLimits(decode_seconds, _WALL_PER_CPU_SECOND * decode_seconds))
-    images = ImageWorkers(
-        threads=usable_cores(),
-        isolation=processes,
-        decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
-        cache_bytes=budgets.cache_bytes - budgets.cache_bytes // _FETCHED_SHARE,
-        verify=settings.images.verify,
-    )
-    remote, fetches = await start_fetching(settings, body_budget, budgets.cache_bytes // _FETCHED_SHARE, timing, stack)
+    fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
+    images, processes = _image_workers(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
+    remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
     log = RequestLog(write_log, is_on=settings.log.requests)
     seats = Seats(settings.server.seats)
     backends = compose_backends(
@@ -240,6 +233,22 @@ async def _start(
     if settings.is_shadow:
         proxy = ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
     return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, timing.clock))
+
+
+def _image_workers(
+    settings: Settings, decode_budget: ByteBudget, cache_bytes: int
+) -> tuple[ImageWorkers, WorkerProcesses]:
+    """With the processes that they decode in."""
+    decode_seconds = settings.images.decode_seconds
+    processes = WorkerProcesses(JobLimits(decode_seconds, _WALL_PER_CPU_SECOND * decode_seconds))
+    images = ImageWorkers(
+        threads=usable_cores(),
+        isolation=processes,
+        decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
+        cache_bytes=cache_bytes,
+        verify=settings.images.verify,
+    )
+    return images, processes
 
 
 def _keep_alive(settings: Settings) -> KeepAlive | None:

@@ -13,9 +13,8 @@ from gateway.imaging.threads import DaemonThreads
 from gateway.ledger.byte_budget import ByteBudget, Share
 from gateway.ledger.timing import Timing
 from gateway.pipeline.exchange import RemoteImages
-from gateway.pipeline.remote import FetchingRefused, NeverFetched
+from gateway.pipeline.remote import LEFT_TO_THE_SERVER, FetchingRefused
 from gateway.settings import Settings
-from gateway.settings.sections import RemoteSettings
 
 _MOST_FETCHES = 64
 _REFUSED = FetchingRefused("`images.remote.policy` is `refuse`")
@@ -49,14 +48,14 @@ async def start_fetching(
     if remote.policy == "refuse":
         return _REFUSED, FetchStatistics
     if settings.is_shadow:
-        return NeverFetched(), FetchStatistics
+        return LEFT_TO_THE_SERVER, FetchStatistics
     guard = AddressGuard(remote.allow_networks)
     threads = DaemonThreads(_MOST_FETCHES, "resolve")  # a slow name server holds up its own fetches alone
     stack.callback(threads.close)
     fetcher = Fetcher(
         Connections(guard, threads, proxy=remote.proxy),
         AddressRules(guard, remote.allow_ports, remote.allow_hosts or None),
-        _limits(settings.images.max_bytes, remote),
+        FetchLimits(settings.images.max_bytes, remote.timeout_seconds, remote.max_redirects),
         budget=FetchBudget(bodies, remote.timeout_seconds),
         cache=FetchCache(cache_bytes),
         turns=Turns(per_host=remote.per_host, in_all=_MOST_FETCHES),
@@ -65,7 +64,3 @@ async def start_fetching(
     await fetcher.start()
     stack.push_async_callback(fetcher.close)
     return fetcher, fetcher.statistics
-
-
-def _limits(max_bytes: int, remote: RemoteSettings) -> FetchLimits:
-    return FetchLimits(max_bytes, remote.timeout_seconds, remote.max_redirects)

@@ -24,33 +24,26 @@ class UnseenImageError(GatewayError):
     """In shadow mode nothing is fetched, so nobody knows what the request would cost."""
 
 
-class NeverFetched:
-    """In shadow mode, where the model server fetches them itself."""
-
-    async def fetch(self, _address: str, param: str, _hold: Callable[[int], None]) -> EncodedFile:
-        """Raises UnseenImageError."""
-        raise UnseenImageError(
-            Code.INVALID_IMAGE_URL,
-            f"`{param}`: In shadow mode images by http(s) address are left to the model server, so nothing is known of "
-            "this one. Send it as a data URL (data:image/png;base64,...).",
-            param=param,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class FetchingRefused:
-    """Where no image is fetched for the reason that `why` gives as a clause."""
+    """Where no image is fetched for the reason that `why` gives as a clause; that is told by an error of `kind`."""
 
     why: str
+    kind: type[GatewayError] = GatewayError
 
     async def fetch(self, _address: str, param: str, _hold: Callable[[int], None]) -> EncodedFile:
         """Raises GatewayError invalid_image_url."""
-        raise GatewayError(
+        raise self.kind(
             Code.INVALID_IMAGE_URL,
             f"`{param}`: Images by http(s) address are not fetched: {self.why}. "
             "Send the image as a data URL (data:image/png;base64,...).",
             param=param,
         )
+
+
+LEFT_TO_THE_SERVER = FetchingRefused(
+    "in shadow mode they are left to the model server, so nothing is known of this one", UnseenImageError
+)
 
 
 async def fetch_remote(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> Mapping[int, DataUrl]:
