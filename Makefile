@@ -52,7 +52,7 @@ test-long: $(VENV)/.installed ## a million events before the waiting line, each 
 FUZZ_FLAGS ?= --seconds 60
 
 .PHONY: fuzz
-fuzz: $(VENV)/.installed ## damaged pictures, data URLs and bodies by the hundred thousand: a known error or success, nothing else
+fuzz: $(VENV)/.installed ## damaged pictures, URLs, bodies and answers of hosts by the hundred thousand: a known error or success, nothing else
 	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
 
 .PHONY: system

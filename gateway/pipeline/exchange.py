@@ -48,6 +48,7 @@ class Policies:
     queue_wait_seconds: float
     whole_answer_seconds: float
     memory_limit_bytes: int
+    max_fetched_bytes: int
     overload_status: int | None = None
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     asks_for_usage: bool = True

@@ -27,6 +27,7 @@ from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.generic import parse_generic
 from gateway.wire.messages import chat_of_messages
+from tests.fuzz.answers import label_answers, some_answers
 from tests.fuzz.damage import damaged
 from tests.imaging.test_damaged_files import SOURCES
 from tests.server.test_fuzz import damage_tree
@@ -200,6 +201,7 @@ ROOMS: dict[str, Room] = {
     "images": (an_image, label_image),
     "urls": (a_url, label_url),
     "bodies": (a_body, label_body),
+    "answers": (some_answers, label_answers),
 }
 PLANTED = "planted"
 ALL_ROOMS = ROOMS | {PLANTED: (a_planted_fault, label_planted)}
