@@ -238,7 +238,9 @@ def table_of(rows: list[Measured]) -> Table:
         share = f"{medians['limit'] / medians['gateway']:.0%}" if "limit" in medians else "-"
         shown = [f"{medians[name] * 1e3:.0f}" if name in medians else "-" for name in _COLUMNS]
         ratio = f"{medians['naive'] / medians['gateway']:.2f}"
-        table.add_row(material.name, str(material.target), *shown, share, ratio, f"{row.ssim:.3f}", f"{row.bytes_per_pixel:.1f}")
+        table.add_row(
+            material.name, str(material.target), *shown, share, ratio, f"{row.ssim:.3f}", f"{row.bytes_per_pixel:.1f}"
+        )
     return table
 
 

@@ -38,6 +38,7 @@ from gateway.policies import (
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import create_control_app
+from gateway.server.draining import Drain, closing
 from gateway.server.keep_alive import KeepAlive
 from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
@@ -47,7 +48,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 
 CONTROL_PATHS = frozenset(
-    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
+    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", "/gateway/drain"}
 )
 _WALL_PER_CPU_SECOND = 3  # a picture is given up when it had so much time, though others had the cores
 _FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
@@ -75,6 +76,8 @@ class Running:
     backends: Sequence[Backend]
     metrics: Metrics
     seats: Seats
+    drain: Drain
+    clock: Callable[[], float]
     connection_refusals: ConnectionRefusals
 
 
@@ -104,7 +107,8 @@ class Application:
             await self._control(scope, receive, send)
         else:
             assert self._running is not None, "the server starts the application before it serves"
-            await self._running.proxy(scope, receive, send)
+            drain = self._running.drain
+            await self._running.proxy(scope, receive, closing(send) if drain.is_begun else send)
 
     @property
     def write_timeout_seconds(self) -> float:
@@ -116,18 +120,28 @@ class Application:
             self._running.connection_refusals.note(error)
 
     def drain(self) -> None:
-        """Take nothing new; what is inside is finished."""
+        """Be not ready from now on, soon take nothing new, and finish what is inside."""
         if self._running is not None:
-            self._running.proxy.is_draining = True
+            self._running.drain.begin(self._running.clock())
+
+    def end(self, *, has_grace: bool) -> None:
+        """Drain and be over then. Without grace nothing new is taken from now on."""
+        if self._running is not None:
+            self._running.drain.end(self._running.clock(), has_grace=has_grace)
 
     @property
-    def is_draining(self) -> bool:
-        return self._running is not None and self._running.proxy.is_draining
+    def is_over(self) -> bool:
+        """The process was told to end, and nothing keeps it any more."""
+        running = self._running
+        return running is not None and running.drain.is_over(running.clock(), is_empty=not running.seats.taken)
 
-    @property
-    def is_empty(self) -> bool:
-        """Nobody is inside whose answer would be cut off by stopping now."""
-        return self._running is None or not self._running.seats.taken
+    def in_flight(self) -> int:
+        """How many requests are inside whose answers would be cut off by stopping now."""
+        return 0 if self._running is None else self._running.seats.taken
+
+    def is_drained(self) -> bool:
+        running = self._running
+        return running is None or (running.drain.refuses(running.clock()) and not running.seats.taken)
 
     def is_started(self) -> bool:
         return self._running is not None
@@ -135,7 +149,7 @@ class Application:
     def why_not_ready(self) -> str | None:
         if self._running is None:
             return "the gateway is still starting"
-        if self._running.proxy.is_draining:
+        if self._running.drain.is_begun:
             return "the gateway is shutting down"
         troubles = self.troubles()
         return None if len(troubles) < len(self._running.backends) else "; ".join(troubles)
@@ -228,11 +242,12 @@ async def _start(
             (backend.poller.start, backend.poller.close),
         )
     body_limits = body_limits_of(settings, budgets)
-    door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
+    drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
+    door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings), drain)
     proxy = Proxy(parts, door, keep_alive)
     if settings.is_shadow:
         proxy = ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
-    return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, timing.clock))
+    return Running(proxy, backends, metrics, seats, drain, timing.clock, ConnectionRefusals(metrics, log, timing.clock))
 
 
 def _image_workers(

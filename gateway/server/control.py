@@ -1,16 +1,22 @@
 """The routes that make no engine work: health, metrics, version, models. FastAPI lives here and only here."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gateway import __version__
 from gateway.domain.errors import Code, GatewayError
+from gateway.server.loopback import is_loopback
 from gateway.server.preflight_route import preflight_docs
 from gateway.server.refusals import error_response
 from gateway.wire.routes import PREFLIGHT_PATH
+
+_MOST_DRAIN_SECONDS = 3600.0
+_LOOK_SECONDS = 0.1
 
 
 class Control(Protocol):
@@ -25,6 +31,12 @@ class Control(Protocol):
     def troubles(self) -> list[str]:
         """A sentence about each model server that is not up."""
         ...
+
+    def drain(self) -> None: ...
+
+    def is_drained(self) -> bool: ...
+
+    def in_flight(self) -> int: ...
 
     def metrics_page(self, accept: str) -> tuple[bytes, str]: ...
 
@@ -47,6 +59,18 @@ def create_control_app(control: Control) -> FastAPI:
 
     app.add_api_route("/health", readyz, include_in_schema=False)
 
+    @app.post("/gateway/drain")
+    async def drain(
+        request: Request, timeout_seconds: Annotated[float, Query(ge=0, le=_MOST_DRAIN_SECONDS)] = 30.0
+    ) -> dict[str, str | int]:
+        """Takes this gateway out of service and answers when nothing is in flight any more, or after the timeout.
+
+        For a preStop hook of the model server beside it; only from this host.
+        """
+        _refuse_strangers(request)
+        control.drain()
+        return await _drained(control, timeout_seconds)
+
     @app.get("/version")
     async def version() -> dict[str, str]:
         return {"version": __version__}
@@ -57,8 +81,26 @@ def create_control_app(control: Control) -> FastAPI:
         return Response(page, headers={"content-type": content_type})
 
     app.add_exception_handler(HTTPException, _as_openai_error)
+    app.add_exception_handler(RequestValidationError, _as_bad_request)
+    app.add_exception_handler(GatewayError, _as_it_is)
     _document_preflight(app)
     return app
+
+
+async def _drained(control: Control, timeout_seconds: float) -> dict[str, str | int]:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_seconds
+    while not control.is_drained() and loop.time() < until:  # noqa: ASYNC110 - neither seats nor clocks have events
+        await asyncio.sleep(min(_LOOK_SECONDS, max(0.0, until - loop.time())))
+    return {"status": "drained" if control.is_drained() else "draining", "in_flight": control.in_flight()}
+
+
+def _refuse_strangers(request: Request) -> None:
+    """Other hosts, and pages in a browser on this one. Raises GatewayError 403."""
+    if request.client is None or not is_loopback(request.client.host) or "origin" in request.headers:
+        raise GatewayError(
+            Code.PERMISSION_DENIED, f"{request.url.path} is only for programs on the gateway's own host."
+        )
 
 
 def _document_preflight(app: FastAPI) -> None:
@@ -83,3 +125,15 @@ async def _as_openai_error(request: Request, error: Exception) -> Response:
     else:
         refusal = GatewayError(Code.NOT_FOUND, f"There is no {request.url.path} here. See /docs for what there is.")
     return error_response(refusal, error.headers or {})
+
+
+async def _as_bad_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    (first, *_) = error.errors()
+    where = ".".join(map(str, first["loc"]))
+    return error_response(GatewayError(Code.INVALID_REQUEST, f"`{where}`: {first['msg']}."), {})
+
+
+async def _as_it_is(_: Request, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)
+    return error_response(error, {})

@@ -32,6 +32,7 @@ from gateway.server.door import (
     refuse_media_type,
     refuse_unreadable,
 )
+from gateway.server.draining import Drain
 from gateway.server.keep_alive import KeepAlive, KeptAlive
 from gateway.server.models_route import ModelsRoute
 from gateway.server.preflight_route import answer_preflight
@@ -56,6 +57,7 @@ class Door:
     body_limits: BodyLimits
     wait_seconds: float
     tenancy: Tenancy
+    drain: Drain
 
 
 class Proxy:
@@ -71,7 +73,6 @@ class Proxy:
             parts.policies.queue_wait_seconds + parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS
         )
         self._models_route = ModelsRoute(parts)
-        self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = read_headers(scope["headers"])
@@ -147,22 +148,13 @@ class Proxy:
         return self._parts.policies.counts_tokens if asked is None else asked
 
     def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
-        self._refuse_while_draining()
+        self._door.drain.refuse(self._parts.clock())
         refuse_by_headers(arrival, self._door.body_limits)
         exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
             refuse_if_all_full(self._parts.backends, exchange.newcomer)
             if self._parts.relief is not None and exchange.route.kind is not Kind.GENERIC:
                 refuse_at_the_door(self._parts.relief, exchange, self._parts.backends)
-
-    def _refuse_while_draining(self) -> None:
-        if self.is_draining:
-            raise GatewayError(
-                Code.SERVER_IS_OVERLOADED,
-                "This gateway is shutting down; send the request again, another one will take it.",
-                reason=Reason.DRAINING,
-                retry_after_seconds=1.0,
-            )
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it

@@ -36,7 +36,7 @@ class ShadowProxy(Proxy):
             super()._refuse_closed(exchange)
 
     def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
-        self._refuse_while_draining()
+        self._door.drain.refuse(self._parts.clock())
         if exchange.route.kind in ANSWERED_HERE:
             refuse_by_headers(arrival, self._told_limits)
             return

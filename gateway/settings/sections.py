@@ -31,7 +31,12 @@ class ServerSettings(Section):
     ] = 30.0
     overload_status: Literal[429, 503, 529] | None = None
     keep_alive_seconds: PositiveInt = 75
-    drain_seconds: PositiveInt = 30
+    drain_grace_seconds: Annotated[
+        float, Field(ge=0, description="after SIGTERM requests are still taken for so long, while others hear of it")
+    ] = 5.0
+    drain_seconds: Annotated[
+        PositiveInt, Field(description="after SIGTERM the process ends at the latest, whoever is still inside")
+    ] = 30
 
 
 class RemoteSettings(Section):

@@ -280,7 +280,8 @@ class TestWhatStaysRefused:
             assert (await gateway.chat()).status_code == 429
 
     async def test_who_comes_while_the_gateway_leaves(self):
-        async with model_server() as upstream, shadowing(upstream) as gateway:
+        at_once = {"drain_grace_seconds": 0}
+        async with model_server() as upstream, shadowing(upstream, server=at_once) as gateway:
             gateway.application.drain()
             answer = await gateway.chat()
             assert (answer.status_code, answer.headers["x-gateway-reason"]) == (503, "draining")

@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def running_gateway(upstream: str, work: pathlib.Path, settings: Mapping[str, ob
         wait_until_ready(f"{gateway.url}/readyz", process, gateway.log)
         yield replace(gateway, process_id=process.pid)
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # as SIGTERM, without the grace for load balancers
         process.wait(STOP_SECONDS)
 
 
