@@ -4,8 +4,8 @@ From base64 to base64, to what a model of a million pixels sees. CPU is that of 
 rounds are interleaved and medians shown, so that ratios of one run hold on a busy machine. `limit` is the least that
 libjpeg-turbo and the encoder take: a scaled decode and an encode of the result, without a resize. Quality is against a
 full decode and one LANCZOS resize, by SSIM (Wang et al. 2004, windows of 8 x 8, grey). `bytes a pixel` is by how much
-the worker grows at most beyond what it and the file take, for each pixel of the file. PNG and WebP are libvips' where the
-extra `vips` is installed; `by Pillow` is the same without it.
+the worker grows at most beyond what it and the file take, for each pixel of the file. PNG and WebP are shrunk by
+libvips where the extra `vips` is installed; `by Pillow` is the same without it.
 
     python -m benchmarks.images --rounds 7
     python -m benchmarks.images --quick        shows that it works, measures nothing
@@ -238,7 +238,9 @@ def table_of(rows: list[Measured]) -> Table:
         share = f"{medians['limit'] / medians['gateway']:.0%}" if "limit" in medians else "-"
         shown = [f"{medians[name] * 1e3:.0f}" if name in medians else "-" for name in _COLUMNS]
         ratio = f"{medians['naive'] / medians['gateway']:.2f}"
-        table.add_row(material.name, str(material.target), *shown, share, ratio, f"{row.ssim:.3f}", f"{row.bytes_per_pixel:.1f}")
+        table.add_row(
+            material.name, str(material.target), *shown, share, ratio, f"{row.ssim:.3f}", f"{row.bytes_per_pixel:.1f}"
+        )
     return table
 
 

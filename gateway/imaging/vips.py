@@ -66,6 +66,6 @@ def shrunk(file: bytes, info: ImageInfo, size: Size) -> Image.Image | None:
 
 
 def _is_suited(info: ImageInfo, size: Size) -> bool:
-    """It shrinks in both directions, and nothing is to be converted that the two libraries would convert differently."""
+    """It shrinks in both directions, and nothing is to be converted that the libraries convert differently."""
     shrinks = size.width < info.stored.width and size.height < info.stored.height
     return shrinks and info.format in _FORMATS and not info.why & _CONVERTED_BY_PILLOW
