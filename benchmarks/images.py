@@ -4,8 +4,8 @@ From base64 to base64, to what a model of a million pixels sees. CPU is that of 
 rounds are interleaved and medians shown, so that ratios of one run hold on a busy machine. `limit` is the least that
 libjpeg-turbo and the encoder take: a scaled decode and an encode of the result, without a resize. Quality is against a
 full decode and one LANCZOS resize, by SSIM (Wang et al. 2004, windows of 8 x 8, grey). `bytes a pixel` is by how much
-the worker grows at most beyond what it and the file take, for each pixel of the file. PNG and WebP are libvips' where the
-extra `vips` is installed; `by Pillow` is the same without it.
+the worker grows at most beyond what it and the file take, for each pixel of the file. PNG and WebP are shrunk by
+libvips where the extra `vips` is installed; `by Pillow` is the same without it.
 
     python -m benchmarks.images --rounds 7
     python -m benchmarks.images --quick        shows that it works, measures nothing
