@@ -46,6 +46,7 @@ from gateway.server.shadow_proxy import ShadowProxy
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
+from gateway.traces import start_tracing
 
 CONTROL_PATHS = frozenset(
     {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", "/gateway/drain"}
@@ -222,6 +223,7 @@ async def _start(
         log=log,
         clock=timing.clock,
         relief=_relief(settings, backends, images, timing),
+        tracing=start_tracing(settings, stack),
     )
     keep_alive = _keep_alive(settings)
     metrics.observe_gauges(

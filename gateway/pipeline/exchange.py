@@ -23,6 +23,7 @@ from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
+from gateway.telemetry.trace import Trace, Tracing
 from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import PartSpans, locate_parts
 from gateway.wire.encoded_file import EncodedFile
@@ -89,7 +90,8 @@ class Rules(Protocol):
 class Parts:
     """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds.
 
-    There is at least one of `backends`, and each has a name of its own. Without `relief` there is no ladder.
+    There is at least one of `backends`, and each has a name of its own. Without `relief` there is no ladder, without
+    `tracing` there are no traces.
     """
 
     policies: Policies
@@ -100,6 +102,7 @@ class Parts:
     log: RequestLog
     clock: Callable[[], float]
     relief: Relief | None = None
+    tracing: Tracing | None = None
 
     @property
     def looker(self) -> Looker:
@@ -140,6 +143,7 @@ class Exchange:
     headers: Sequence[tuple[bytes, bytes]]
     arrived: float
     received: float | None = None
+    trace: Trace | None = None
     client_request_id: str | None = None
     resize_preset: str | None = None
     is_return: bool = False

@@ -103,14 +103,16 @@ class Proxy:
         now = self._parts.clock()
         tenant = self._door.tenancy.tenant_of(arrival.key, now)
         asked_priority, deadline_seconds = arrival.priority, arrival.deadline_seconds
+        trace = None if self._parts.tracing is None else self._parts.tracing.begin(scope["headers"])
         exchange = Exchange(
             request_id=new_request_id(),
             client_request_id=arrival.client_request_id,
             path=scope["path"],
             query=scope["query_string"],
             method=scope["method"],
-            headers=scope["headers"],
+            headers=scope["headers"] if trace is None else trace.onward(scope["headers"]),
             arrived=now,
+            trace=trace,
             resize_preset=arrival.resize_preset,
             is_return=arrival.is_return,
             tenant=tenant,

@@ -20,6 +20,7 @@ from gateway.settings.sections import (
     QueueSettings,
     ResizeSettings,
     ServerSettings,
+    TracingSettings,
 )
 from gateway.settings.slo import Slo, SloSettings
 from gateway.settings.streaming import StreamingSettings
@@ -53,6 +54,7 @@ class Settings(Section):
     tokens: TokenSettings = TokenSettings()
     streaming: StreamingSettings = StreamingSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @property
     def is_shadow(self) -> bool:

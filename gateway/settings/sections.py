@@ -1,5 +1,6 @@
 """The sections that stand alone: each setting, its default and its check."""
 
+from importlib.metadata import PackageNotFoundError, version
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, Self
 
@@ -9,6 +10,15 @@ from gateway.domain.image import ImageFormat
 from gateway.settings.section import Section
 
 MIB = 1 << 20
+_OTEL = "opentelemetry-exporter-otlp-proto-http"
+
+
+def is_installed(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _word(value: object) -> object:
@@ -130,6 +140,20 @@ class QueueSettings(Section):
 
     requests: Annotated[int, Field(ge=0)] = 256
     wait_seconds: PositiveFloat = 30.0
+
+
+class TracingSettings(Section):
+    """Spans by OpenTelemetry, with the extra `otel`. Where they go is said by OTEL_EXPORTER_OTLP_ENDPOINT."""
+
+    enabled: Annotated[bool, Field(description="a span for each request, and the trace of slow waits in metrics")] = (
+        False
+    )
+
+    @model_validator(mode="after")
+    def _can_be_had(self) -> Self:
+        if self.enabled and not is_installed(_OTEL):
+            raise ValueError("`enabled` needs the extra `otel`: pip install 'vlm-gateway[otel]'")
+        return self
 
 
 class LogSettings(Section):

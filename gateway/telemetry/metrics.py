@@ -6,6 +6,7 @@ loop, so it must take less than 5 ms: the many cells of the tables are written h
 needs thirty times as long for a line.
 """
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
@@ -16,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
@@ -85,21 +87,27 @@ class CounterTable:
 class Histogram:
     """Counts by bucket, and the sum."""
 
-    __slots__ = ("_bounds", "counts", "declaration", "total")
+    __slots__ = ("_bounds", "_exemplars", "counts", "declaration", "total")
 
     def __init__(self, declaration: Declaration) -> None:
         self.declaration = declaration
         self._bounds = declaration.buckets
         self.counts = [0] * (len(declaration.buckets) + 1)
         self.total = 0.0
+        self._exemplars: dict[int, Exemplar] = {}
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self._bounds, value)] += 1
+    def observe(self, value: float, trace_id: str | None = None) -> None:
+        """`trace_id` of the trace that shows what took so long."""
+        bucket = bisect_left(self._bounds, value)
+        self.counts[bucket] += 1
         self.total += value
+        if trace_id is not None:
+            self._exemplars[bucket] = Exemplar({"trace_id": trace_id}, value, time.time())
 
     def family(self) -> Metric:
         names = [*map(str, self._bounds), "+Inf"]
-        buckets = list(zip(names, accumulate(self.counts), strict=True))
+        exemplars = map(self._exemplars.get, range(len(names)))
+        buckets = list(zip(names, accumulate(self.counts), exemplars, strict=True))
         return HistogramMetricFamily(self.declaration.full_name, self.declaration.help, buckets, self.total)
 
 
@@ -233,8 +241,8 @@ class Metrics:
         if tokens is not None:
             self._visual_tokens.observe(tokens)
 
-    def queue_wait(self, seconds: float) -> None:
-        self._queue_wait.observe(seconds)
+    def queue_wait(self, seconds: float, trace_id: str | None = None) -> None:
+        self._queue_wait.observe(seconds, trace_id)
 
     def retry_after(self, seconds: float) -> None:
         self._retry_after.observe(seconds)
