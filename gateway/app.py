@@ -14,6 +14,7 @@ from gateway import __version__
 from gateway.backends import compose_backends
 from gateway.domain.errors import GatewayError
 from gateway.fetching import start_fetching
+from gateway.gpus import watch_gpus
 from gateway.imaging.processes import JobLimits, WorkerProcesses
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
@@ -228,6 +229,7 @@ async def _start(
     keep_alive = _keep_alive(settings)
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
+        **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),
         image_workers_lost_total=processes.lost,
         shadow_mode=lambda: float(settings.is_shadow),

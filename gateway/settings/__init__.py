@@ -14,6 +14,7 @@ from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
     MIB,
     BudgetSettings,
+    GpuSettings,
     HistorySettings,
     ImageSettings,
     LogSettings,
@@ -54,6 +55,7 @@ class Settings(Section):
     tokens: TokenSettings = TokenSettings()
     streaming: StreamingSettings = StreamingSettings()
     log: LogSettings = LogSettings()
+    gpu: GpuSettings = GpuSettings()
     tracing: TracingSettings = TracingSettings()
 
     @property

@@ -156,6 +156,18 @@ class TracingSettings(Section):
         return self
 
 
+class GpuSettings(Section):
+    """What GPUs say of themselves, shown in metrics beside the budget and used for nothing else."""
+
+    source: Annotated[
+        str | None,
+        Field(
+            pattern=r"^(nvidia-smi|https?://\S+)$", description="nvidia-smi, or the address of a DCGM exporter's page"
+        ),
+    ] = None
+    poll_seconds: PositiveFloat = 10.0
+
+
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     requests: bool = True

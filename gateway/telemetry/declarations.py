@@ -74,6 +74,7 @@ _FORMAT = Label("format", (*ImageFormat, UNKNOWN))
 _ACTION = Label("action", tuple(ImageAction))
 _RESOURCE = Label("resource", RESOURCES)
 _RUNG = Label("rung", tuple(Rung))
+_GPU = Label("gpu", None)
 LANES = ("text", "image")
 """Requests without images, and those with them."""
 _LANE = Label("lane", LANES)
@@ -250,6 +251,11 @@ OBSERVED = (
         "counter",
         "Processes that decode images and died at one, or were ended because it took too long.",
         (Label("cause", ("died", "late")),),
+    ),
+    Declaration("gpu_memory_used_bytes", "gauge", "Memory of a GPU in use, where `gpu.source` is set.", (_GPU,)),
+    Declaration("gpu_memory_total_bytes", "gauge", "Memory of a GPU in all, likewise.", (_GPU,)),
+    Declaration(
+        "gpu_busy_ratio", "gauge", "Share of the last moment in which anything ran on a GPU; NaN if untold.", (_GPU,)
     ),
     Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
