@@ -24,7 +24,7 @@ _HeaderName = Annotated[str, AfterValidator(_header_name)]
 _Word = Annotated[str, Field(pattern="^[!-~]{1,253}$")]
 
 
-class ObjectiveNames(Section):
+class ObjectiveSettings(Section):
     """What `objective` says of each class of requests: names of resources in the router's cluster."""
 
     critical: _Word = "critical"
@@ -47,4 +47,4 @@ class HandOnSettings(Section):
             description="what a router is told of each request, by header; what clients write there is left out",
         ),
     ]
-    objectives: ObjectiveNames = ObjectiveNames()
+    objectives: ObjectiveSettings = ObjectiveSettings()
