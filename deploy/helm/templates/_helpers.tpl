@@ -38,6 +38,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- dig "server" "port" 8080 .Values.settings | int }}
 {{- end }}
 
+{{/* The settings file. Where servers are listed, the default address of one goes. */}}
+{{- define "vlm-gateway.settings" -}}
+{{- $settings := deepCopy .Values.settings }}
+{{- if and $settings.upstreams $settings.upstream }}
+{{- $_ := unset $settings.upstream "url" }}
+{{- end }}
+{{- toYaml $settings }}
+{{- end }}
+
 {{/* The gateway ends by itself after drain_seconds; what comes after is the kernel's kill. */}}
 {{- define "vlm-gateway.graceSeconds" -}}
 {{- dig "server" "drain_seconds" 30 .Values.settings | int | add 15 }}
