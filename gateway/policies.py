@@ -30,6 +30,7 @@ from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSett
 from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
 from gateway.settings.slo import SloSettings, levels_of
 from gateway.telemetry.declarations import ONLY_UPSTREAM
+from gateway.wire.hand_on import NOTHING, HandOn
 
 DECODE_BYTES = "budget.decode_bytes"
 UNHURRIED_SECONDS = 86_400.0
@@ -116,7 +117,15 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         fallbacks={model.name: model.fallback for model in settings.models if model.fallback is not None},
         forwards_addresses=settings.images.remote.policy == "forward",
         counts_tokens=settings.tokens.answer == "estimate" and not settings.is_shadow,
+        hand_on=_hand_on_of(settings),
     )
+
+
+def _hand_on_of(settings: Settings) -> HandOn:
+    if settings.is_shadow:
+        return NOTHING
+    objectives = {priority: settings.hand_on.objectives.of(priority) for priority in Priority}
+    return HandOn(settings.hand_on.headers, objectives)
 
 
 @dataclass(frozen=True, slots=True)

@@ -476,7 +476,7 @@ async def test_tokens_are_counted_as_it_says():
 
 
 def test_the_compose_file_starts_the_gateway_with_options_that_exist():
-    compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+    compose = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())
     command, *words = compose["services"]["gateway"]["command"]
     help_text = CliRunner().invoke(app, [command, "--help"]).output
     assert all(word in help_text for word in words if word.startswith("--"))

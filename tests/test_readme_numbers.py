@@ -179,7 +179,7 @@ def test_what_the_commands_of_developers_do():
 def test_what_the_container_runs_as():
     (uid,) = said("makes an image that runs as uid # with a read-only root")
     assert f"\nUSER {uid:.0f}:" in (ROOT / "Dockerfile").read_text()
-    compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+    compose = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())
     assert compose["services"]["gateway"]["read_only"] is True
 
 

@@ -27,6 +27,7 @@ from gateway.telemetry.trace import Trace, Tracing
 from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import PartSpans, locate_parts
 from gateway.wire.encoded_file import EncodedFile
+from gateway.wire.hand_on import NOTHING, HandOn
 from gateway.wire.routes import Kind, Route
 from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import Usage
@@ -56,6 +57,7 @@ class Policies:
     counts_tokens: bool = False
     forwards_addresses: bool = False
     fallbacks: Mapping[str, str] = field(default_factory=dict)
+    hand_on: HandOn = NOTHING
 
 
 class Looker(Protocol):

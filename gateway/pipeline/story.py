@@ -22,6 +22,7 @@ from gateway.pipeline.beside import ONE_THREAD, all_of, in_thread
 from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
 from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.fitting import price_where_it_fits
+from gateway.pipeline.handing_on import handed_on
 from gateway.pipeline.planning import Plan
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
@@ -90,7 +91,7 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     answer = await send(parts, exchange, body, is_streaming=request.stream)
     if exchange.asks_for_usage and answer.status in FIELD_REFUSALS and await _is_wish_refused(exchange, answer):
         body = await in_thread(ONE_THREAD, rewrite, *edits) if is_long else rewrite(*edits)
-        answer = await _forward(exchange, body, is_streaming=request.stream)
+        answer = await _forward(parts, exchange, body, is_streaming=request.stream)
         exchange.backend.models.engine.refuses_stream_options = answer.status < _FIRST_ERROR
     return answer
 
@@ -229,10 +230,10 @@ async def send(parts: Parts, exchange: Exchange, body: Sequence[Segment] | None,
         exchange.lease.sent(is_streamed=is_streaming)
         if not is_streaming:
             exchange.backend.unseen[exchange.request_id] = exchange
-    return await _forward(exchange, body, is_streaming=is_streaming)
+    return await _forward(parts, exchange, body, is_streaming=is_streaming)
 
 
-async def _forward(exchange: Exchange, body: Sequence[Segment] | None, *, is_streaming: bool) -> Answer:
+async def _forward(parts: Parts, exchange: Exchange, body: Sequence[Segment] | None, *, is_streaming: bool) -> Answer:
     """One way to the upstream and back. Raises GatewayError 502, 503 or 504."""
     path = exchange.path if not exchange.query else f"{exchange.path}?{exchange.query.decode('latin-1')}"
     try:
@@ -243,6 +244,7 @@ async def _forward(exchange: Exchange, body: Sequence[Segment] | None, *, is_str
             body,
             request_id=exchange.request_id,
             is_streaming=is_streaming,
+            own_headers=handed_on(parts.policies.hand_on, exchange, parts.clock()),
         )
     except UpstreamError as error:
         raise as_gateway_error(error, exchange.backend.models.engine) from error

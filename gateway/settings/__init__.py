@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
 from gateway.domain.output import ReservationRule
+from gateway.settings.hand_on import HandOnSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.section import Section, checked
@@ -53,6 +54,7 @@ class Settings(Section):
     models: Models = ()
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
+    hand_on: HandOnSettings = HandOnSettings()
     streaming: StreamingSettings = StreamingSettings()
     log: LogSettings = LogSettings()
     gpu: GpuSettings = GpuSettings()

@@ -17,6 +17,7 @@ from gateway.upstream.call import FAILURES, Call, Connector, Request, current_ca
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
 from gateway.upstream.headers import request_headers
 from gateway.upstream.watchdog import Deadline, UpstreamTimeouts, Watchdog
+from gateway.wire.hand_on import NO_HEADERS, OwnHeaders
 
 __all__ = ["Answer", "ClientStatistics", "Segment", "UpstreamClient", "UpstreamTimeouts"]
 
@@ -100,14 +101,18 @@ class UpstreamClient:
         *,
         request_id: str,
         is_streaming: bool = False,
+        own_headers: OwnHeaders = NO_HEADERS,
     ) -> Answer:
         """Send a request and wait for the head of its answer.
 
         `path` is percent-encoded and may have a query. `headers` are the client's, names in lower case; they are
-        cleaned here. The segments of `body` (bytes, or views of bytes) go out in order; long bodies are not copied.
+        cleaned here, and `own_headers` take the place of theirs. The segments of `body` (bytes, or views of bytes) go
+        out in order; long bodies are not copied.
         Raises an UpstreamError, after which nothing is left to finish.
         """
-        pairs = request_headers(headers, request_id=request_id, upstream_key=self._upstream_key)
+        pairs = request_headers(
+            headers, request_id=request_id, upstream_key=self._upstream_key, own_headers=own_headers
+        )
         url = URL(self._base_url + path, encoded=True)
         short_body, pieces = None, None
         if body is not None:

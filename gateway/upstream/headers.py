@@ -8,6 +8,8 @@ by which a client could steer vLLM past the gateway.
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from gateway.wire.hand_on import NO_HEADERS, OwnHeaders
+
 _OF_ONE_CONNECTION = frozenset(
     {
         b"connection",
@@ -40,20 +42,27 @@ _REMEMBERED = 128  # lists of names; one may have as many bytes as all headers o
 
 
 def request_headers(
-    raw: Sequence[tuple[bytes, bytes]], *, request_id: str, upstream_key: str | None
+    raw: Sequence[tuple[bytes, bytes]],
+    *,
+    request_id: str,
+    upstream_key: str | None,
+    own_headers: OwnHeaders = NO_HEADERS,
 ) -> list[tuple[str, str]]:
     """Headers of the request to vLLM from the client's (names in lower case, as ASGI hands them over).
 
-    With `upstream_key` the client's own credentials stay here and that key goes in their place. Values that are not
+    With `upstream_key` the client's own credentials stay here and that key goes in their place, and so it is with all
+    that `own_headers` name. Values that are not
     UTF-8 get replacement characters, for the client library can send no others.
     """
     names = tuple([name for name, _ in raw])
-    passing = _towards_vllm(names, _nominating(raw) if b"connection" in names else b"", upstream_key is not None)
+    nominating = _nominating(raw) if b"connection" in names else b""
+    passing = _towards_vllm(names, nominating, upstream_key is not None, tuple(own_headers))
     kept = [(name, raw[index][1].decode("utf-8", "replace")) for index, name in passing]
     kept.append(("accept-encoding", "identity"))
     kept.append(("x-request-id", request_id))
     if upstream_key is not None:
         kept.append(("authorization", f"Bearer {upstream_key}"))
+    kept.extend((name, value) for name, value in own_headers.items() if value is not None)
     return kept
 
 
@@ -67,9 +76,12 @@ def answer_headers(raw: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _towards_vllm(names: tuple[bytes, ...], nominating: bytes, is_key_ours: bool) -> tuple[tuple[int, str], ...]:
+def _towards_vllm(
+    names: tuple[bytes, ...], nominating: bytes, is_key_ours: bool, own_names: tuple[str, ...]
+) -> tuple[tuple[int, str], ...]:
     """Which of a request's names pass, as text."""
     local = _NOT_TO_VLLM | _nominated(nominating) | (_CREDENTIALS if is_key_ours else frozenset())
+    local |= frozenset(name.encode() for name in own_names)
     return tuple((index, names[index].decode("latin-1")) for index in _passing(names, local))
 
 

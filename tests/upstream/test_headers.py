@@ -84,3 +84,15 @@ def test_answers_keep_what_is_end_to_end() -> None:
         (b"content-length", b"12"),
         (b"endpoint-load-metrics", b"TEXT x"),
     ]
+
+
+def test_what_the_gateway_says_itself_takes_the_place_of_what_the_client_says():
+    pairs = [(b"x-user-id", b"client's"), (b"x-session-id", b"client's"), (b"accept", b"*/*")]
+    own = {"x-user-id": "team-a", "x-session-id": None, "x-gateway-inference-fairness-id": "team-a"}
+    headers = request_headers(pairs, request_id="gw-1", upstream_key=None, own_headers=own)
+    assert headers == [
+        ("accept", "*/*"),
+        *ALWAYS,
+        ("x-user-id", "team-a"),
+        ("x-gateway-inference-fairness-id", "team-a"),
+    ]

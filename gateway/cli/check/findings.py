@@ -231,7 +231,13 @@ def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effec
             value = value[key]
         if value is None and name.startswith(_OFF_WHERE_EMPTY):
             value = "off"
-        yield Effective(name, sorted(value) if name == "images.formats" else value, origins.get(name, "default"))
+        yield Effective(name, sorted(value) if name == "images.formats" else value, _origin(name, origins))
+
+
+def _origin(name: str, origins: Mapping[str, str]) -> str:
+    """Of a setting that holds names of its own, the source of the last of them."""
+    inside = [origin for each, origin in origins.items() if each == name or each.startswith(f"{name}.")]
+    return inside[-1] if inside else "default"
 
 
 def _leaves(section: Section, prefix: str = "") -> Iterator[str]:
