@@ -17,7 +17,7 @@ class Mender(StrEnum):
     CLIENT = "the client"
     OPERATOR = "the operator of the gateway"
     SERVER = "the operator of vLLM"
-    TIME = "nobody: it passes"
+    TIME = "time"
 
 
 class Explanation(NamedTuple):
@@ -206,13 +206,13 @@ REASONS: Mapping[Reason, ReasonGuide] = {
         "could not be decoded within `images.transform_seconds`",
         (Mender.TIME, Mender.OPERATOR),
     ),
-    Reason.KV_BUDGET: ReasonGuide("nobody may wait and vLLM's KV pool is taken", (Mender.TIME, Mender.OPERATOR)),
-    Reason.ENCODER_BUDGET: ReasonGuide(
-        "nobody may wait and vLLM's encoder budget is taken", (Mender.TIME, Mender.OPERATOR)
+    Reason.KV_BUDGET: ReasonGuide(
+        "vLLM's KV pool is short, and nobody may wait (`queue.requests: 0`) or `pressure.refuse` turns all away",
+        (Mender.TIME, Mender.OPERATOR),
     ),
+    Reason.ENCODER_BUDGET: ReasonGuide("vLLM's encoder budget is short, likewise", (Mender.TIME, Mender.OPERATOR)),
     Reason.PREPROCESS_BUDGET: ReasonGuide(
-        "nobody may wait and as many images are on their way as vLLM preprocesses within "
-        "`budget.preprocess_backlog_seconds`",
+        "as many images are on their way as vLLM preprocesses within `budget.preprocess_backlog_seconds`, likewise",
         (Mender.TIME, Mender.OPERATOR),
     ),
     Reason.HOST_MEMORY: ReasonGuide(
