@@ -10,6 +10,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK_TOOL := .cache/uv
+SBOM_TOOL := .cache/cyclonedx
+SHIPPED := .cache/shipped
 PIP_FLAGS := --disable-pip-version-check -qq
 TEST_PROCESSES ?= 2
 
@@ -23,7 +25,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed
 endif
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah
+SYSTEM_PACKAGES := buildah curl
 
 .PHONY: help
 help: ## list the commands
@@ -96,6 +98,21 @@ lock: $(LOCK_TOOL)/bin/uv ## solve pyproject.toml into requirements/*.txt, with 
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(LOCK) $(UPGRADE) - -c requirements/dev.txt -o requirements/build.txt
 
+.PHONY: docs
+docs: $(VENV)/.installed ## write docs/reference anew from the code
+	$(BIN)/python -m scripts.reference
+
+.PHONY: dist
+dist: $(VENV)/.installed ## build the source distribution and the wheel into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+# What the container image has: the runtime requirements and those of exact-text, installed by themselves.
+.PHONY: sbom
+sbom: $(SBOM_TOOL)/bin/cyclonedx-py $(SHIPPED)/.installed ## list what the container image installs, as CycloneDX, in dist/
+	mkdir -p dist
+	$(SBOM_TOOL)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+	  --of JSON -o dist/sbom.cdx.json $(SHIPPED)/bin/python
+
 .PHONY: clean
 clean: ## remove what was built, downloaded or cached
 	rm -rf $(VENV) $(VLLM_VENV) .cache build dist *.egg-info .coverage* .*_cache .hypothesis
@@ -103,6 +120,15 @@ clean: ## remove what was built, downloaded or cached
 $(LOCK_TOOL)/bin/uv:
 	$(PYTHON) -m venv $(LOCK_TOOL)
 	$(LOCK_TOOL)/bin/pip install $(PIP_FLAGS) uv
+
+$(SBOM_TOOL)/bin/cyclonedx-py:
+	$(PYTHON) -m venv $(SBOM_TOOL)
+	$(SBOM_TOOL)/bin/pip install $(PIP_FLAGS) cyclonedx-bom
+
+$(SHIPPED)/.installed: requirements/exact-text.txt
+	$(PYTHON) -m venv --clear $(SHIPPED)
+	$(SHIPPED)/bin/pip install $(PIP_FLAGS) --require-hashes -r requirements/exact-text.txt
+	touch $@
 
 $(VENV)/.locked: requirements/build.txt requirements/dev.txt
 	$(PYTHON) -m venv --clear $(VENV)

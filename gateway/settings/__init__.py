@@ -38,7 +38,10 @@ class Settings(Section):
 
     mode: Annotated[
         Literal["enforce", "shadow"],
-        Field(description="shadow: requests go on at once, byte for byte, and what would be decided is only told"),
+        Field(
+            description="enforce: decide; shadow: requests go on at once, byte for byte, and what would be decided is "
+            "only told"
+        ),
     ] = "enforce"
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
@@ -50,7 +53,13 @@ class Settings(Section):
     queue: QueueSettings = QueueSettings()
     pressure: Pressure = PressureSettings()
     slo: Slo = SloSettings()
-    output_reservation: ReservationRule = ReservationRule.QUANTILE
+    output_reservation: Annotated[
+        ReservationRule,
+        Field(
+            description="KV blocks kept for an answer when it begins. quantile: what three quarters of the model's "
+            "answers stay under, learned; max: all that it may have; none: one token"
+        ),
+    ] = ReservationRule.QUANTILE
     models: Models = ()
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
