@@ -164,14 +164,15 @@ class Forecast:
         return seconds * max(1.0, self.turns.idle_seconds(now) * turns_a_second / self._TURNS_MISSED)
 
     def _stalled_seconds(self, ahead: Ahead, now: float, held: Held) -> float:
-        """The same where the line does not move as it did; else 0.
+        """The same where the line does not move as it did, in turns and in tokens both; else 0.
 
         An engine that has just filled up has taken more than it can begin, and all these go first.
         """
-        mean, lately = self.line.per_second(now), self.line.per_second_lately(now)
-        if not mean or not lately or lately >= mean:
+        tokens_a_second, turns_a_second = self.line.per_second_if_stalled(now), self.turns.per_second_if_stalled(now)
+        if not tokens_a_second or not turns_a_second:
             return 0.0
-        return (ahead.tokens + held(Resource.PREFILL_TOKENS)) / lately
+        in_line = min(ahead.tokens / tokens_a_second, ahead.requests / turns_a_second)
+        return held(Resource.PREFILL_TOKENS) / tokens_a_second + in_line
 
     def _line_seconds(self, tokens: float, now: float) -> float:
         tokens_a_second = self.line.per_second(now)

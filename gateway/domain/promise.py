@@ -90,14 +90,14 @@ class DrainRate:
         self._advance(now)
         return self._count / self._seconds if self._seen >= self._ENOUGH and self._seconds > 0 else None
 
-    def per_second_lately(self, now: float) -> float | None:
-        """The mean, or that of the last few where it is surely less."""
+    def per_second_if_stalled(self, now: float) -> float | None:
+        """That of the last few where it is surely less than the mean; None: it is not, or not known to be."""
         mean = self.per_second(now)
         if mean is None or len(self._last) < self._LAST:
-            return mean
+            return None
         seconds = self._ran_seconds - self._last[0][0]
         amount = sum(each for _, each in self._last)
-        return amount / seconds if seconds * mean > self._SURELY_SLOWER * amount else mean
+        return amount / seconds if seconds * mean > self._SURELY_SLOWER * amount else None
 
     def per_second_so_far(self, now: float) -> float | None:
         """Also of few, as if the next one came just now; None before any time has passed."""

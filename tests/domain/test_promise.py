@@ -81,28 +81,31 @@ class TestDrainRate:
         rate.resume(0.0)
         for step in range(1, 161):
             rate.count(step / 20)
-        assert rate.per_second_lately(8.0) == rate.per_second(8.0)
-        assert rate.per_second_lately(8.3) == rate.per_second(8.3), "that may be chance"
+        assert rate.per_second_if_stalled(8.0) is None
+        assert rate.per_second_if_stalled(8.3) is None, "that may be chance"
         assert rate.per_second(8.6) > 17
-        assert rate.per_second_lately(8.6) == pytest.approx(8 / 0.95)
+        assert rate.per_second_if_stalled(8.6) == pytest.approx(8 / 0.95)
 
     def test_one_that_is_worth_many_explains_a_long_pause(self):
         rate = DrainRate(memory_seconds=8.0)
         rate.resume(0.0)
         for step in range(1, 161):
             rate.count(step / 20, 100.0 if step < 160 else 4000.0)
-        assert rate.per_second_lately(8.6) == rate.per_second(8.6)
+        assert rate.per_second_if_stalled(8.6) is None
 
-    def test_the_last_few_are_unknown_until_there_are_enough_and_a_copy_has_its_own(self):
-        rate = DrainRate()
+    def test_a_few_are_no_stall_and_a_copy_goes_its_own_way(self):
+        rate = DrainRate(memory_seconds=8.0)
         rate.resume(0.0)
         for step in range(1, 8):
             rate.count(step / 20)
-        assert rate.per_second_lately(9.0) == rate.per_second(9.0)
+        assert rate.per_second_if_stalled(9.0) is None
+        for step in range(1, 161):
+            rate.count(9.0 + step / 20)
         other = rate.copy()
-        other.count(9.0)
-        assert other.per_second(9.0) > rate.per_second(9.0)
-        assert rate.per_second_lately(9.0) == rate.per_second(9.0)
+        for _ in range(8):
+            other.count(18.5)
+        assert rate.per_second_if_stalled(18.5) is not None
+        assert other.per_second_if_stalled(18.5) is None
 
     def test_time_without_waiters_is_no_stall(self):
         rate = DrainRate(memory_seconds=8.0)
@@ -111,7 +114,7 @@ class TestDrainRate:
             rate.count(step / 20)
         rate.pause(1.0)
         rate.resume(100.0)
-        assert rate.per_second_lately(100.1) == rate.per_second(100.1)
+        assert rate.per_second_if_stalled(100.1) is None
 
 
 class TestPromises:
