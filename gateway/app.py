@@ -38,7 +38,7 @@ from gateway.policies import (
 )
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
-from gateway.server.control import create_control_app
+from gateway.server.control import DRAIN_PATH, create_control_app
 from gateway.server.draining import Drain, closing
 from gateway.server.keep_alive import KeepAlive
 from gateway.server.proxy import Door, Proxy, Scope
@@ -50,7 +50,7 @@ from gateway.telemetry.request_log import RequestLog
 from gateway.traces import start_tracing
 
 CONTROL_PATHS = frozenset(
-    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", "/gateway/drain"}
+    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", DRAIN_PATH}
 )
 _WALL_PER_CPU_SECOND = 3  # a picture is given up when it had so much time, though others had the cores
 _FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
@@ -99,7 +99,7 @@ class Application:
         self._write_log = write_log
         self._timing = timing
         self._models = models_of(settings)
-        self._control = create_control_app(self)
+        self._control = create_control_app(self, has_drain_route=settings.server.drain_route)
         self._running: Running | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,6 +125,11 @@ class Application:
         """Be not ready from now on, soon take nothing new, and finish what is inside."""
         if self._running is not None:
             self._running.drain.begin(self._running.clock())
+
+    def call_off_drain(self) -> None:
+        """Take requests again, unless this process is to end."""
+        if self._running is not None:
+            self._running.drain.call_off()
 
     def end(self, *, has_grace: bool) -> None:
         """Drain and be over then. Without grace nothing new is taken from now on."""

@@ -110,7 +110,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         queue_wait_seconds=settings.queue.wait_seconds,
         whole_answer_seconds=UNHURRIED_SECONDS if settings.is_shadow else settings.upstream.total_timeout_seconds,
         memory_limit_bytes=budgets.limit_bytes,
-        max_fetched_bytes=settings.server.max_body_bytes,
+        max_fetched_bytes=body_limits_of(settings, budgets).max_bytes,
         overload_status=settings.server.overload_status,
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage and not settings.is_shadow,

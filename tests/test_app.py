@@ -66,6 +66,7 @@ class TestDraining:
         application = Application(settings_of(NOWHERE))
         application.drain()
         application.end(has_grace=True)
+        application.call_off_drain()
         assert (application.is_drained(), application.is_over, application.is_started()) == (True, False, False)
         assert application.in_flight() == 0
         assert application.why_not_ready() == "the gateway is still starting"

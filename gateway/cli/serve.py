@@ -117,11 +117,12 @@ class _Server(uvicorn.Server):
         self._was_interrupted = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._was_interrupted or not self._application.is_started():
+        is_again = self._was_interrupted and sig == signal.SIGINT
+        if is_again or not self._application.is_started():
             super().handle_exit(sig, frame)
             return
         logger.info("%s: draining", signal.Signals(sig).name)
-        self._was_interrupted = sig == signal.SIGINT
+        self._was_interrupted |= sig == signal.SIGINT
         self._application.end(has_grace=sig != signal.SIGINT)
 
     async def on_tick(self, counter: int) -> bool:

@@ -208,7 +208,7 @@ class Admission:
     def _copy(self, budget: Budget) -> "Admission":
         """One with the same tickets and promises before another budget, which goes its own way from now on."""
         other = Admission(budget, self._policy, self._jitter, self._forecast.copy())
-        other._queue, other._promises, other._drain = self._queue.copy(), self._promises.copy(), self._drain.copy()
+        other._queue, other._promises, other._drain = self._queue.copy(), self._promises.copy(), copy(self._drain)
         other._short, other._paused_until = self._short, self._paused_until
         other._text_room = copy(self._text_room)
         other._swept_at = self._swept_at

@@ -6,6 +6,7 @@ has them in it. It is measured in cost tokens while somebody of the flow waits, 
 """
 
 from collections import OrderedDict
+from copy import copy
 
 from gateway.domain.priority import Priority
 from gateway.domain.promise import DrainRate
@@ -34,7 +35,7 @@ class _Flow:
 
     def copy(self, owner: object) -> "_Flow":
         other = _Flow(owner)
-        other.waiting, other.cost_tokens, other.pace = self.waiting, self.cost_tokens, self.pace.copy()
+        other.waiting, other.cost_tokens, other.pace = self.waiting, self.cost_tokens, copy(self.pace)
         return other
 
 

@@ -2,7 +2,7 @@
 
 A request goes through the line, then with others to its first token, then from token to token. Line and first token
 are one pipe, measured in the same unit: prompt tokens, with REQUEST_TOKENS for each sequence (pace.py). How fast the
-line moves is measured while somebody waits. Of the engine nothing is predicted that it has not shown yet.
+line moves is measured while somebody waits. Nothing is predicted from what is not known yet, so nobody is refused then.
 """
 
 from collections.abc import Iterable
@@ -93,7 +93,7 @@ class Forecast:
     def copy(self) -> "Forecast":
         """With the same paces, and a line that goes its own way from now on."""
         other = copy(self)
-        other.line, other.turns, other.flows = self.line.copy(), self.turns.copy(), self.flows.copy()
+        other.line, other.turns, other.flows = copy(self.line), copy(self.turns), self.flows.copy()
         return other
 
     @property
@@ -105,7 +105,7 @@ class Forecast:
         """What would come too late; None: nothing, or it cannot be told. `ahead` of it in the line (None: it need not
         wait).
         """
-        wait = 0.0 if ahead is None else self._wait_seconds(ticket, ahead, now, held)
+        wait = 0.0 if ahead is None else self._wait_seconds(ticket, ahead, now)
         first = wait + self._begins_within(ticket, held)
         if now + first > ticket.first_token_by:
             return Miss("first token", first, ticket.first_token_by - now)
@@ -142,36 +142,22 @@ class Forecast:
         under_way = sum(map(held, begun_before(is_image=ticket.is_image)))
         return self._ROOM * self.first_token.seconds(under_way + ticket.prefill_tokens)
 
-    def _wait_seconds(self, ticket: Ticket, ahead: Ahead, now: float, held: Held) -> float:
+    def _wait_seconds(self, ticket: Ticket, ahead: Ahead, now: float) -> float:
         """The longer of what the line as it stands says and what its flow has seen lately, with room."""
         room = 1.0 + (self._LINE_ROOM - 1.0) * min(1.0, ahead.requests / self._ROOMY_REQUESTS) ** 2
-        seconds = room * max(self._turn_seconds(ahead, now), self.flows.seconds(ticket, ahead.debt_tokens, now))
-        return max(seconds, self._LINE_ROOM * self._stalled_seconds(ahead, now, held))
+        return room * max(self._turn_seconds(ahead, now), self.flows.seconds(ticket, ahead.debt_tokens, now))
 
     def _turn_seconds(self, ahead: Ahead, now: float) -> float:
-        """How long until all of these have left the line and one more had its turn; 0 when the line has just begun.
+        """How long until all of these have left the line and one more had its turn; 0 while that is not known.
 
-        A line whose pace is not known yet is as quick as if its next turn came now: the longer none has come, the
-        slower. Who comes to a new gateway in an overload would else wait in vain, and learn it late.
         Where seats are short a large request takes no longer than a small one; where prefill is, it does. The shorter
-        counts.
+        counts. An engine that has just filled up lets the line stand still, which its mean pace tells only later.
         """
         turns_a_second = self.turns.per_second(now)
         if not turns_a_second:
-            so_far = self.turns.per_second_so_far(now)
-            return (ahead.requests + 1) / so_far if so_far else 0.0
+            return 0.0
         seconds = min(self._line_seconds(ahead.tokens, now), ahead.requests / turns_a_second) + 1.0 / turns_a_second
         return seconds * max(1.0, self.turns.idle_seconds(now) * turns_a_second / self._TURNS_MISSED)
-
-    def _stalled_seconds(self, ahead: Ahead, now: float, held: Held) -> float:
-        """The same where the line does not move as it did; else 0.
-
-        An engine that has just filled up has taken more than it can begin, and all these go first.
-        """
-        mean, lately = self.line.per_second(now), self.line.per_second_lately(now)
-        if not mean or not lately or lately >= mean:
-            return 0.0
-        return (ahead.tokens + held(Resource.PREFILL_TOKENS)) / lately
 
     def _line_seconds(self, tokens: float, now: float) -> float:
         tokens_a_second = self.line.per_second(now)

@@ -9,9 +9,8 @@ hundreds, which perhaps never comes back for them, keeps all others out.
 """
 
 from bisect import insort
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from copy import copy
 from itertools import takewhile
 from math import exp, inf, sqrt
 from typing import NamedTuple
@@ -41,29 +40,17 @@ class DrainRate:
     Unknown until five were counted. While nothing comes the rate falls, and stays where it was while paused.
     """
 
-    __slots__ = (
-        "_count", "_counted_at", "_is_running", "_last", "_memory_seconds", "_ran_seconds", "_seconds", "_seen",
-        "_updated",
-    )  # fmt: skip
+    __slots__ = ("_count", "_counted_at", "_is_running", "_memory_seconds", "_seconds", "_seen", "_updated")
 
     _ENOUGH = 5
-    _LAST = 8
-    _SURELY_SLOWER = 2.0
-    """The last eight take so many times as long as the mean says one time in a hundred: then another pace holds now."""
 
     def __init__(self, memory_seconds: float = 20.0) -> None:
         self._memory_seconds = memory_seconds
         self._is_running = False
         self._updated = self._counted_at = 0.0
         self._count = 0.0
-        self._seconds = self._ran_seconds = 0.0
+        self._seconds = 0.0
         self._seen = 0
-        self._last: deque[tuple[float, float]] = deque(maxlen=self._LAST)
-
-    def copy(self) -> "DrainRate":
-        other = copy(self)
-        other._last = self._last.copy()  # noqa: SLF001 - its own
-        return other
 
     def resume(self, now: float) -> None:
         if not self._is_running:
@@ -80,7 +67,6 @@ class DrainRate:
         self._count += amount
         self._counted_at = now
         self._seen += 1
-        self._last.append((self._ran_seconds, amount))
 
     def idle_seconds(self, now: float) -> float:
         """How long nothing has come; 0 while paused."""
@@ -90,26 +76,11 @@ class DrainRate:
         self._advance(now)
         return self._count / self._seconds if self._seen >= self._ENOUGH and self._seconds > 0 else None
 
-    def per_second_lately(self, now: float) -> float | None:
-        """The mean, or that of the last few where it is surely less."""
-        mean = self.per_second(now)
-        if mean is None or len(self._last) < self._LAST:
-            return mean
-        seconds = self._ran_seconds - self._last[0][0]
-        amount = sum(each for _, each in self._last)
-        return amount / seconds if seconds * mean > self._SURELY_SLOWER * amount else mean
-
-    def per_second_so_far(self, now: float) -> float | None:
-        """Also of few, as if the next one came just now; None before any time has passed."""
-        self._advance(now)
-        return (self._count + 1.0) / self._seconds if self._seconds > 0 else None
-
     def _advance(self, now: float) -> None:
         elapsed = now - self._updated
         if self._is_running and elapsed > 0:
             kept = exp(-elapsed / self._memory_seconds)
             self._count *= kept
-            self._ran_seconds += elapsed
             self._seconds = self._seconds * kept + self._memory_seconds * (1.0 - kept)
             self._updated = now
 

@@ -1,7 +1,8 @@
-"""Large PNG and WebP at a reduced size by libvips, where the extra `vips` is installed: a third of Pillow's CPU.
+"""PNG and WebP at a reduced size by libvips, where the extra `vips` is installed: a third of Pillow's CPU.
 
-It never holds the whole picture, and reads a WebP at a reduced scale. What it cannot read is left to Pillow, whose
-words clients know; so what is refused is the same with it and without it.
+It never holds the whole picture, and reads a WebP at a reduced scale. Pillow opens the file first, so that it is
+refused for what Pillow refuses in a header; of a PNG libvips gets the pixels alone, for it would inflate texts and
+profiles of any size. What it does not read as Pillow does is left to Pillow.
 """
 
 import importlib
@@ -13,11 +14,13 @@ from PIL import Image
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, Why
+from gateway.imaging.decode import opened
+from gateway.imaging.header.png_pixels import pixel_chunks
 
-_FORMATS = frozenset({ImageFormat.PNG, ImageFormat.WEBP})
 _CONVERTED_BY_PILLOW = frozenset({Why.MODE, Why.FRAMES})  # deep, indexed and moving pictures
 _WHITE = (255, 255, 255)
 _MODES = {1: "L", 3: "RGB"}
+_LOADERS = ("VipsForeignLoadPng", "VipsForeignLoadWebp")
 
 
 def _installed() -> str | None:
@@ -32,40 +35,56 @@ VIPS_VERSION = _installed()
 
 @cache
 def _library() -> Any:
-    """Loaded by the first picture in a worker: the gateway itself has no use for it."""
-    vips = importlib.import_module("pyvips")
+    """Loaded by the first picture in a worker, for the gateway itself has no use for it; None where it cannot be."""
+    try:
+        vips = importlib.import_module("pyvips")
+    except (ImportError, OSError):
+        return None
     vips.cache_set_max(0)  # no picture comes twice
+    vips.operation_block_set("VipsForeignLoad", True)  # noqa: FBT003 - the library's own
+    for loader in _LOADERS:
+        vips.operation_block_set(loader, False)  # noqa: FBT003
     return vips
 
 
 def shrunk(file: bytes, info: ImageInfo, size: Size) -> Image.Image | None:
-    """The picture, opaque, not yet turned, of `size`; its colour profile is with it.
+    """The picture, opaque, not yet turned, of `size`; its colour profile is with it. None: it is for Pillow to do.
 
-    None: it is for Pillow to do.
+    Raises any of CLIENT_FAULTS for what Pillow refuses before it comes to the pixels.
     """
     if VIPS_VERSION is None or not _is_suited(info, size):
         return None
+    profile = opened(file, info).info.get("icc_profile")
+    pixels = pixel_chunks(file) if info.format is ImageFormat.PNG else file
+    picture = None if pixels is None else _shrunk(pixels, size, has_alpha=Why.ALPHA in info.why)
+    if picture is not None and profile is not None:
+        picture.info["icc_profile"] = profile
+    return picture
+
+
+def _shrunk(file: bytes, size: Size, *, has_alpha: bool) -> Image.Image | None:
     vips = _library()
+    if vips is None:
+        return None
     try:
         found = vips.Image.thumbnail_buffer(
             file, size.width, height=size.height, size="force", no_rotate=True, fail_on="error", linear=False
         )
-        if found.hasalpha():
+        if bool(found.hasalpha()) != has_alpha:
+            return None
+        if has_alpha:
             found = found.flatten(background=_WHITE)
         mode = _MODES.get(found.bands)
         if found.format != "uchar" or mode is None:
             return None
         pixels = found.write_to_memory()
-        profile = found.get("icc-profile-data") if "icc-profile-data" in found.get_fields() else None
     except vips.Error:
         return None
-    picture = Image.frombuffer(mode, (size.width, size.height), pixels, "raw", mode, 0, 1)
-    if profile is not None:
-        picture.info["icc_profile"] = profile
-    return picture
+    return Image.frombuffer(mode, (size.width, size.height), pixels, "raw", mode, 0, 1)
 
 
 def _is_suited(info: ImageInfo, size: Size) -> bool:
     """It shrinks in both directions, and nothing is to be converted that the libraries convert differently."""
     shrinks = size.width < info.stored.width and size.height < info.stored.height
-    return shrinks and info.format in _FORMATS and not info.why & _CONVERTED_BY_PILLOW
+    is_known = info.format in {ImageFormat.PNG, ImageFormat.WEBP}
+    return shrinks and is_known and not info.why & _CONVERTED_BY_PILLOW

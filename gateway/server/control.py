@@ -10,11 +10,12 @@ from starlette.exceptions import HTTPException
 
 from gateway import __version__
 from gateway.domain.errors import Code, GatewayError
-from gateway.server.loopback import is_loopback
+from gateway.server.loopback import refuse_strangers
 from gateway.server.preflight_route import preflight_docs
 from gateway.server.refusals import error_response
 from gateway.wire.routes import PREFLIGHT_PATH
 
+DRAIN_PATH = "/gateway/drain"
 _MOST_DRAIN_SECONDS = 3600.0
 _LOOK_SECONDS = 0.1
 
@@ -34,6 +35,8 @@ class Control(Protocol):
 
     def drain(self) -> None: ...
 
+    def call_off_drain(self) -> None: ...
+
     def is_drained(self) -> bool: ...
 
     def in_flight(self) -> int: ...
@@ -41,7 +44,7 @@ class Control(Protocol):
     def metrics_page(self, accept: str) -> tuple[bytes, str]: ...
 
 
-def create_control_app(control: Control) -> FastAPI:
+def create_control_app(control: Control, *, has_drain_route: bool = False) -> FastAPI:
     """Everything that is not proxied, errors in OpenAI's shape included."""
     app = FastAPI(title="vlm-gateway", version=__version__, redoc_url=None)
 
@@ -59,18 +62,6 @@ def create_control_app(control: Control) -> FastAPI:
 
     app.add_api_route("/health", readyz, include_in_schema=False)
 
-    @app.post("/gateway/drain")
-    async def drain(
-        request: Request, timeout_seconds: Annotated[float, Query(ge=0, le=_MOST_DRAIN_SECONDS)] = 30.0
-    ) -> dict[str, str | int]:
-        """Takes this gateway out of service and answers when nothing is in flight any more, or after the timeout.
-
-        For a preStop hook of the model server beside it; only from this host.
-        """
-        _refuse_strangers(request)
-        control.drain()
-        return await _drained(control, timeout_seconds)
-
     @app.get("/version")
     async def version() -> dict[str, str]:
         return {"version": __version__}
@@ -80,11 +71,34 @@ def create_control_app(control: Control) -> FastAPI:
         page, content_type = control.metrics_page(request.headers.get("accept", ""))
         return Response(page, headers={"content-type": content_type})
 
+    if has_drain_route:
+        _add_drain_route(app, control)
     app.add_exception_handler(HTTPException, _as_openai_error)
     app.add_exception_handler(RequestValidationError, _as_bad_request)
     app.add_exception_handler(GatewayError, _as_it_is)
     _document_preflight(app)
     return app
+
+
+def _add_drain_route(app: FastAPI, control: Control) -> None:
+    @app.post(DRAIN_PATH)
+    async def drain(
+        request: Request, timeout_seconds: Annotated[float, Query(ge=0, le=_MOST_DRAIN_SECONDS)] = 30.0
+    ) -> dict[str, str | int]:
+        """Takes this gateway out of service and answers when nothing is in flight any more, or after the timeout.
+
+        For a preStop hook of the model server beside it; only from this host.
+        """
+        refuse_strangers(request.client, request.headers)
+        control.drain()
+        return await _drained(control, timeout_seconds)
+
+    @app.delete(DRAIN_PATH)
+    async def call_off_drain(request: Request) -> dict[str, str | int]:
+        """Takes it into service again."""
+        refuse_strangers(request.client, request.headers)
+        control.call_off_drain()
+        return {"status": "serving", "in_flight": control.in_flight()}
 
 
 async def _drained(control: Control, timeout_seconds: float) -> dict[str, str | int]:
@@ -93,14 +107,6 @@ async def _drained(control: Control, timeout_seconds: float) -> dict[str, str | 
     while not control.is_drained() and loop.time() < until:  # noqa: ASYNC110 - neither seats nor clocks have events
         await asyncio.sleep(min(_LOOK_SECONDS, max(0.0, until - loop.time())))
     return {"status": "drained" if control.is_drained() else "draining", "in_flight": control.in_flight()}
-
-
-def _refuse_strangers(request: Request) -> None:
-    """Other hosts, and pages in a browser on this one. Raises GatewayError 403."""
-    if request.client is None or not is_loopback(request.client.host) or "origin" in request.headers:
-        raise GatewayError(
-            Code.PERMISSION_DENIED, f"{request.url.path} is only for programs on the gateway's own host."
-        )
 
 
 def _document_preflight(app: FastAPI) -> None:

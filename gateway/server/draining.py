@@ -34,6 +34,11 @@ class Drain:
         """Without an end: who asked waits for it, and this process stays. Again: as the first time."""
         self._begun_at = min(self._begun_at, now)
 
+    def call_off(self) -> None:
+        """All are let in again, unless the process is to end."""
+        if self._ends_at == math.inf:
+            self._begun_at = math.inf
+
     def end(self, now: float, *, has_grace: bool = True) -> None:
         """The process is to end, in `limit_seconds` at the latest. Again: as the first time."""
         self.begin(now)

@@ -59,12 +59,27 @@ class ServerSettings(Section):
     keep_alive_seconds: Annotated[
         PositiveInt, Field(description="a client's connection that nothing is asked on is closed after so long")
     ] = 75
+    drain_route: Annotated[
+        bool,
+        Field(
+            description="POST /gateway/drain from this host takes the gateway out of service and waits until nothing "
+            "is in flight, for a preStop hook of the model server beside it; DELETE calls it off"
+        ),
+    ] = False
     drain_grace_seconds: Annotated[
         float, Field(ge=0, description="after SIGTERM requests are still taken for so long, while others hear of it")
     ] = 5.0
     drain_seconds: Annotated[
         PositiveInt, Field(description="after SIGTERM the process ends by then, whoever is still inside")
     ] = 30
+
+    @model_validator(mode="after")
+    def _grace_is_part_of_the_drain(self) -> Self:
+        if self.drain_grace_seconds >= self.drain_seconds:
+            raise ValueError(
+                "`drain_grace_seconds` must be below `drain_seconds`: who is let in needs time to be served"
+            )
+        return self
 
 
 class RemoteSettings(Section):

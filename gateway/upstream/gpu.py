@@ -7,6 +7,7 @@ it tells is whether something else has come on the card, or a spike (an encoder,
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from math import isfinite
 from typing import NamedTuple, Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -65,10 +66,9 @@ class NvidiaSmi:
         except TimeoutError as error:
             raise GpuError(f"`{NVIDIA_SMI}` took longer than {_TIMEOUT_SECONDS:g} s") from error
         finally:
-            if process.returncode is None:
+            if process.returncode is None:  # one that hangs in its driver may not end even then, and is not waited for
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-                await process.wait()
         text = output.decode("utf-8", "replace")
         if process.returncode:
             raise GpuError(f"`{NVIDIA_SMI}` ended with {process.returncode}: {text.strip()[:200]}")
@@ -119,7 +119,8 @@ def readings_of_dcgm(text: str) -> Iterator[GpuReading]:
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                if sample.name in {_USED, _FREE, _RESERVED, _BUSY} and "GPU_I_ID" not in sample.labels:
+                is_of_a_card = sample.name in {_USED, _FREE, _RESERVED, _BUSY} and "GPU_I_ID" not in sample.labels
+                if is_of_a_card and isfinite(sample.value):
                     found.setdefault(sample.labels.get("gpu", ""), {})[sample.name] = float(sample.value)
     except ValueError as error:
         raise GpuError(f"the DCGM exporter's page cannot be read: {error}") from error
@@ -132,9 +133,10 @@ def readings_of_dcgm(text: str) -> Iterator[GpuReading]:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if isfinite(number) else None
 
 
 class GpuWatch:
@@ -158,8 +160,8 @@ class GpuWatch:
     async def look(self) -> None:
         try:
             self.readings, trouble = await self._source.read(), None
-        except GpuError as error:
-            self.readings, trouble = [], str(error)
+        except Exception as error:  # noqa: BLE001 - no list of what drivers and exporters may say is complete
+            self.readings, trouble = [], str(error) or type(error).__name__
         if trouble is not None and trouble != self.trouble:
             self._tell(trouble)
         self.trouble = trouble

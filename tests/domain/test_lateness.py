@@ -75,29 +75,6 @@ class TestNewcomers:
         for _ in range(50):
             assert one.offer(ticket(first=0.5), 0.0) is WAITING
 
-    def test_a_line_that_has_just_begun_is_slower_the_longer_nobody_has_had_a_turn(self):
-        """Whoever comes to a new gateway in an overload would else wait in vain, and learn it late."""
-        one = door(sequences=1)
-        holder = ticket()
-        one.offer(holder, 0.0)
-        for _ in range(9):
-            assert one.offer(ticket(first=4.0), 0.0) is WAITING
-        assert one.offer(ticket(now=0.2, first=4.0), 0.2) is WAITING
-        assert refusal_of(one.offer(ticket(now=0.5, first=4.0), 0.5)).reason is Reason.WOULD_MISS_DEADLINE
-        one.give_back(holder.amounts)
-        assert len(one.tick(0.5)) == 1
-        assert one.offer(ticket(now=0.6, first=5.0), 0.6) is WAITING, "a turn was had"
-
-    def test_an_engine_that_has_just_filled_up_is_not_as_quick_as_while_it_did(self):
-        one = busy(known(first_token_per_second=1e6), a_second=20.0)
-        for _ in range(3):
-            assert one.offer(ticket(first=10.0), 0.0) is WAITING
-        one.give_back(Amounts(1, 1))
-        assert len(one.tick(1.45)) == 1
-        late = refusal_of(one.offer(ticket(now=1.5, first=1.0), 1.5))
-        assert (late.reason, late.ahead) == (Reason.WOULD_MISS_DEADLINE, 2)
-        assert one.offer(ticket(now=1.5, first=3.0), 1.5) is WAITING
-
     def test_an_idle_engine_refuses_nobody(self):
         assert door(known()).offer(ticket(50_000, first=1.0, total=1.0), 0.0) is ADMITTED
 

@@ -67,52 +67,6 @@ class TestDrainRate:
             rate.count(3.0)
         assert rate.per_second(3.0) is None
 
-    def test_before_enough_left_it_is_as_if_the_next_left_now(self):
-        rate = DrainRate()
-        rate.resume(10.0)
-        assert rate.per_second_so_far(10.0) is None
-        assert rate.per_second_so_far(10.5) == pytest.approx(2.0, rel=0.05)
-        rate.count(11.0)
-        assert rate.per_second_so_far(11.0) == pytest.approx(2.0, rel=0.05)
-        assert rate.per_second_so_far(14.0) == pytest.approx(0.5, rel=0.2)
-
-    def test_a_stall_shows_at_once_in_the_last_few_though_not_in_the_mean(self):
-        rate = DrainRate(memory_seconds=8.0)
-        rate.resume(0.0)
-        for step in range(1, 161):
-            rate.count(step / 20)
-        assert rate.per_second_lately(8.0) == rate.per_second(8.0)
-        assert rate.per_second_lately(8.3) == rate.per_second(8.3), "that may be chance"
-        assert rate.per_second(8.6) > 17
-        assert rate.per_second_lately(8.6) == pytest.approx(8 / 0.95)
-
-    def test_one_that_is_worth_many_explains_a_long_pause(self):
-        rate = DrainRate(memory_seconds=8.0)
-        rate.resume(0.0)
-        for step in range(1, 161):
-            rate.count(step / 20, 100.0 if step < 160 else 4000.0)
-        assert rate.per_second_lately(8.6) == rate.per_second(8.6)
-
-    def test_the_last_few_are_unknown_until_there_are_enough_and_a_copy_has_its_own(self):
-        rate = DrainRate()
-        rate.resume(0.0)
-        for step in range(1, 8):
-            rate.count(step / 20)
-        assert rate.per_second_lately(9.0) == rate.per_second(9.0)
-        other = rate.copy()
-        other.count(9.0)
-        assert other.per_second(9.0) > rate.per_second(9.0)
-        assert rate.per_second_lately(9.0) == rate.per_second(9.0)
-
-    def test_time_without_waiters_is_no_stall(self):
-        rate = DrainRate(memory_seconds=8.0)
-        rate.resume(0.0)
-        for step in range(1, 21):
-            rate.count(step / 20)
-        rate.pause(1.0)
-        rate.resume(100.0)
-        assert rate.per_second_lately(100.1) == rate.per_second(100.1)
-
 
 class TestPromises:
     def test_no_promise_without_a_rate(self):

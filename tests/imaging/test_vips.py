@@ -2,8 +2,10 @@
 
 import io
 import random
+import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pybase64
@@ -60,6 +62,52 @@ FOR_PILLOW = {
     "png that moves": encoded(soft(), "PNG", save_all=True, append_images=[soft().rotate(90)]),
     "webp that moves": encoded(soft(), "WEBP", save_all=True, append_images=[soft().rotate(90)]),
     "bmp": encoded(soft(), "BMP"),
+}
+
+
+PNG = SUITED["png"]
+
+
+def chunk(name, content, *, is_broken=False):
+    return struct.pack(">I4s", len(content), name) + content + struct.pack(">I", zlib.crc32(name + content) ^ is_broken)
+
+
+def before(*chunks):
+    """Between the head and the pixels."""
+    return PNG[:33] + b"".join(chunks) + PNG[33:]
+
+
+def behind(*chunks):
+    return PNG[:-12] + b"".join(chunks) + PNG[-12:]
+
+
+def inflating(byte_count):
+    return chunk(b"zTXt", b"a\0\0" + zlib.compress(b"x" * byte_count))
+
+
+ODD_PNGS = {
+    "text with a wrong checksum": before(chunk(b"tEXt", b"a\0b", is_broken=True)),
+    "resolution with a wrong checksum": before(chunk(b"pHYs", bytes(9), is_broken=True)),
+    "text that inflates to 2 MB": before(inflating(2 << 20)),
+    "texts that inflate to 9 MB": before(*[inflating((1 << 20) - 5)] * 9),
+    "profile that inflates to 30 MB": before(chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(30 << 20)))),
+    "text behind the pixels that inflates to 2 MB": behind(inflating(2 << 20)),
+    "short resolution": before(chunk(b"pHYs", b"ab")),
+    "short gamma": before(chunk(b"gAMA", b"ab")),
+    "short primaries": before(chunk(b"cHRM", b"abc")),
+    "short sRGB": before(chunk(b"sRGB", b"")),
+    "short transparency": before(chunk(b"tRNS", b"a")),
+    "unknown critical chunk": before(chunk(b"ABCD", b"a")),
+    "unknown critical chunk behind the pixels": behind(chunk(b"ABCD", b"a", is_broken=True)),
+    "second head": before(PNG[8:33]),
+    "second head of another size": before(chunk(b"IHDR", struct.pack(">IIBBBBB", 640, 480, 8, 2, 0, 0, 0))),
+    "no end": PNG[:-12],
+    "more behind its end": PNG + bytes(50),
+    "profile packed in an unknown way": before(chunk(b"iCCP", b"a\0\1" + zlib.compress(bytes(200)))),
+    "text packed in an unknown way": before(chunk(b"zTXt", b"a\0\7garbage")),
+    "text that is not packed as it says": before(chunk(b"iTXt", b"a\0\1\0\0\0garbage")),
+    "orientation that is none": before(chunk(b"eXIf", b"garbage")),
+    "pixels with a wrong checksum": PNG[:-16] + bytes(4) + PNG[-12:],
 }
 
 
@@ -137,6 +185,50 @@ def refusal(file, info):
     except GatewayError as error:
         return error
     return None
+
+
+@pytest.mark.parametrize("name", ODD_PNGS)
+def test_an_odd_one_ends_as_pillow_ends_it(name, by_pillow):
+    assert how_it_ends(ODD_PNGS[name]) == by_pillow(how_it_ends, ODD_PNGS[name])
+
+
+def how_it_ends(file):
+    """`ok`, or in which words it is refused."""
+    try:
+        return str(refusal(file, info_of(file)) or "ok")
+    except GatewayError as error:
+        return str(error)
+
+
+def test_grey_of_two_bits_with_a_clear_one_is_left_to_pillow(by_pillow):
+    grey = chunk(b"IHDR", struct.pack(">IIBBBBB", *(SIZE.width, SIZE.height), 2, 0, 0, 0, 0))
+    rows = (b"\0" + bytes([0b00011011] * (SIZE.width // 4))) * SIZE.height
+    file = b"".join((PNG[:8], grey, chunk(b"tRNS", b"\0\1"), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")))
+    assert shrunk(file, info_of(file), TARGET) is None
+    assert rendered(file) == by_pillow(rendered, file)
+
+
+def test_alpha_that_the_head_does_not_tell_of_is_left_to_pillow(by_pillow):
+    inner = encoded(see_through(), "WEBP", lossless=True)[12:]
+    inner = inner[inner.index(b"VP8L") :]
+    head = b"VP8X" + struct.pack("<I", 10) + bytes(4)
+    head += (SIZE.width - 1).to_bytes(3, "little") + (SIZE.height - 1).to_bytes(3, "little")
+    file = b"RIFF" + struct.pack("<I", 4 + len(head) + len(inner)) + b"WEBP" + head + inner
+    assert how_it_ends(file) == by_pillow(how_it_ends, file)
+    if how_it_ends(file) == "ok":
+        assert rendered(file) == by_pillow(rendered, file)
+
+
+def test_one_that_cannot_be_loaded_is_not_missed(monkeypatch, by_pillow):
+    monkeypatch.setattr(vips, "_library", lambda: None)
+    assert rendered(PNG) == by_pillow(rendered, PNG)
+
+
+def test_only_the_two_loaders_are_open():
+    library = vips._library()
+    for kind in ("JPEG", "TIFF", "GIF"):
+        with pytest.raises(library.Error):
+            library.Image.thumbnail_buffer(encoded(soft(), kind), 28)
 
 
 @pytest.mark.parametrize("name", ["png", "png with alpha", "webp", "webp lossless"])

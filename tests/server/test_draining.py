@@ -53,6 +53,14 @@ class TestTimes:
         assert drain.is_over(105.0, is_empty=True)
         assert drain.is_over(130.0, is_empty=False)
 
+    def test_it_can_be_called_off_unless_the_process_is_to_end(self, drain):
+        drain.begin(100.0)
+        drain.call_off()
+        assert not drain.refuses(1e9)
+        drain.end(200.0)
+        drain.call_off()
+        assert drain.is_over(205.0, is_empty=True)
+
     def test_without_grace_nobody_is_let_in(self, drain):
         drain.end(100.0)
         drain.end(101.0, has_grace=False)
@@ -82,7 +90,7 @@ class TestTheRoute:
     async def house(self, stack):
         async def house(answer=answer_chat, **server):
             upstream = await stack.enter_async_context(model_server(answer))
-            server = {"drain_grace_seconds": 0} | server
+            server = {"drain_grace_seconds": 0, "drain_route": True} | server
             gateway = await stack.enter_async_context(live_gateway(upstream.base_url, server=server))
             await gateway.until_up()
             return gateway
@@ -107,23 +115,46 @@ class TestTheRoute:
         assert not gateway.application.is_over, "only a signal ends the process"
 
     async def test_in_the_grace_an_empty_one_is_not_yet_drained(self, house):
-        gateway = await house(drain_grace_seconds=600)
+        gateway = await house(drain_grace_seconds=600, drain_seconds=700)
         told = await gateway.http.post(DRAIN, params={"timeout_seconds": 0.01})
         assert told.json() == {"status": "draining", "in_flight": 0}
         served = await gateway.chat()
         assert (served.status_code, served.headers["connection"]) == (200, "close")
 
-    async def test_pages_in_a_browser_on_this_host_are_refused(self, house):
+    @pytest.mark.parametrize(
+        "header",
+        ["origin", "referer", "sec-fetch-site", "forwarded", "x-forwarded-for", "x-real-ip", "via", "x-envoy-a"],
+    )
+    async def test_browsers_and_proxies_on_this_host_are_refused(self, house, header):
         gateway = await house()
-        refused = await gateway.http.post(DRAIN, headers={"origin": "http://evil.example"})
-        assert (refused.status_code, error_of(refused)["code"]) == (403, "permission_denied")
+        for refused in (
+            await gateway.http.post(DRAIN, headers={header: "x"}),
+            await gateway.http.delete(DRAIN, headers={header: "x"}),
+        ):
+            assert (refused.status_code, error_of(refused)["code"]) == (403, "permission_denied")
         assert gateway.application.why_not_ready() is None
 
-    async def test_other_hosts_are_refused_whatever_they_say(self, house):
+    async def test_it_can_be_called_off(self, house):
+        gateway = await house()
+        assert (await gateway.http.post(DRAIN)).json()["status"] == "drained"
+        assert (await gateway.chat()).status_code == 503
+        assert (await gateway.http.delete(DRAIN)).json() == {"status": "serving", "in_flight": 0}
+        assert gateway.application.why_not_ready() is None
+        assert (await gateway.chat()).status_code == 200
+        gateway.application.end(has_grace=False)
+        await gateway.http.delete(DRAIN)
+        assert gateway.application.is_over, "what is to end ends"
+
+    async def test_without_the_setting_it_is_not_there(self, house):
+        gateway = await house(drain_route=False)
+        assert (await gateway.http.post(DRAIN)).status_code == 404
+        assert gateway.application.why_not_ready() is None
+
+    async def test_other_hosts_are_refused(self, house):
         gateway = await house()
         transport = httpx.ASGITransport(gateway.application, client=("10.0.0.7", 1234))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as stranger:
-            refused = await stranger.post(DRAIN, headers={"x-forwarded-for": "127.0.0.1"})
+            refused = await stranger.post(DRAIN)
         assert refused.status_code == 403
         assert gateway.application.why_not_ready() is None
 

@@ -54,6 +54,8 @@ def test_a_page_of_the_exporter():
         GpuReading("1", 0, 22563 * MIB, None),
     ]
     assert list(readings_of_dcgm('DCGM_FI_DEV_GPU_UTIL{gpu="0"} 1\n')) == []
+    assert list(readings_of_dcgm(PAGE.replace("} 21563", "} NaN"))) == [GpuReading("1", 0, 22563 * MIB, None)]
+    assert list(readings_of_nvidia_smi("0, nan, 23034, 1\n1, 1, inf, 1\n")) == []
 
 
 def test_a_page_that_is_none():
@@ -130,7 +132,7 @@ class Source:
 
     async def read(self):
         said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
-        if isinstance(said, GpuError):
+        if isinstance(said, Exception):
             raise said
         return said
 
@@ -149,6 +151,13 @@ async def test_each_trouble_is_told_once_and_takes_the_readings_away():
     await watch.look()
     await watch.look()
     assert told == ["a", "a"]
+
+
+async def test_what_nobody_thought_of_is_trouble_too():
+    told = []
+    watch = GpuWatch(Source(ZeroDivisionError()), 1.0, told.append)
+    await watch.look()
+    assert told == ["ZeroDivisionError"]
 
 
 async def test_it_looks_on_and_on_until_it_is_closed():
