@@ -25,7 +25,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed
 endif
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah curl
+SYSTEM_PACKAGES := buildah curl prometheus
 
 .PHONY: help
 help: ## list the commands
@@ -82,6 +82,10 @@ lint: $(VENV)/.installed ## ruff: rules and format
 .PHONY: types
 types: $(VENV)/.installed ## mypy, strict
 	$(BIN)/mypy
+
+.PHONY: dashboards
+dashboards: $(VENV)/.installed ## write deploy/grafana/dashboards from scripts/dashboards and docs/runbook.md
+	$(BIN)/python -m scripts.dashboards
 
 .PHONY: imports
 imports: $(VENV)/.installed ## the import direction of the house

@@ -261,7 +261,8 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     if exchange.transform_seconds:
         metrics.transform(exchange.transform_seconds)
     if exchange.usage is not None and exchange.cost is not None and exchange.is_priced_as_sent:
-        metrics.estimate_error(exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens)
+        predicted, reported = exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens
+        metrics.estimate_error(exchange.model_name, predicted, reported)
 
 
 def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:

@@ -143,6 +143,15 @@ ESTIMATE_ERROR = Declaration(
     "Predicted prompt tokens divided by those that the engine reported; exact ones lie in the bucket of 1.",
     buckets=_RATIOS,
 )
+PREDICTED_TOKENS = Declaration(
+    "prompt_tokens_predicted_total",
+    "counter",
+    "Prompt tokens that the gateway predicted, of the requests whose tokens the engine reported.",
+    (MODEL,),
+)
+REPORTED_TOKENS = Declaration(
+    "prompt_tokens_reported_total", "counter", "Prompt tokens that the engine reported for them.", (MODEL,)
+)
 OVERHEAD = Declaration(
     "overhead_seconds", "histogram", "Time the gateway itself added, without queueing.", buckets=_WORK_SECONDS
 )
@@ -175,6 +184,8 @@ RECORDED = (
     TOKENS_SAVED,
     RELIEVED,
     SENT_ELSEWHERE,
+    PREDICTED_TOKENS,
+    REPORTED_TOKENS,
     QUEUE_WAIT,
     RETRY_AFTER,
     IMAGE_PIXELS,

@@ -131,6 +131,8 @@ class Metrics:
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
         self._relieved = CounterTable(declared.RELIEVED)
         self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
+        self._predicted_tokens = CounterTable(declared.PREDICTED_TOKENS)
+        self._reported_tokens = CounterTable(declared.REPORTED_TOKENS)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
         in_shadow = (self._shadow_decisions, self._shadow_images) if is_shadow else ()
@@ -142,6 +144,8 @@ class Metrics:
             self._tokens_saved,
             self._relieved,
             self._sent_elsewhere,
+            self._predicted_tokens,
+            self._reported_tokens,
             *in_shadow,
         )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
@@ -250,10 +254,12 @@ class Metrics:
     def transform(self, seconds: float) -> None:
         self._transform.observe(seconds)
 
-    def estimate_error(self, predicted: int, actual: int) -> None:
+    def estimate_error(self, model: str | None, predicted: int, actual: int) -> None:
         """Prompt tokens; an answer that reports none says nothing about the estimate."""
         if actual > 0:
             self._estimate_error.observe(predicted / actual)
+            self._predicted_tokens.cells[(self._model(model),)] += predicted
+            self._reported_tokens.cells[(self._model(model),)] += actual
 
     def overhead(self, seconds: float) -> None:
         self._overhead.observe(seconds)

@@ -185,9 +185,16 @@ class TestCounting:
 
     def test_exact_estimates_can_be_told_from_near_ones(self, metrics: Metrics) -> None:
         for predicted, actual in ((1_000, 1_000), (9_995, 10_000), (10_005, 10_000), (5, 0)):
-            metrics.estimate_error(predicted, actual)
+            metrics.estimate_error("tiny", predicted, actual)
         below, exact, above = (value(metrics, "estimate_error_ratio_bucket", le=le) for le in ("0.999", "1.0", "1.001"))
         assert (below, exact, above) == (0, 2, 3)
+
+    def test_predicted_and_reported_tokens_are_of_the_same_answers(self, metrics: Metrics) -> None:
+        for model, predicted, actual in (("tiny", 1_000, 1_010), ("made-up", 7, 8), ("tiny", 5, 0)):
+            metrics.estimate_error(model, predicted, actual)
+        for name, tiny, other in (("predicted", 1_000, 7), ("reported", 1_010, 8)):
+            assert value(metrics, f"prompt_tokens_{name}_total", model="tiny") == tiny
+            assert value(metrics, f"prompt_tokens_{name}_total", model="other") == other
 
 
 class TestObserving:
