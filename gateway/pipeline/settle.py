@@ -162,9 +162,11 @@ def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayErro
     _count(parts, exchange, outcome)
     if exchange.would_be is not None:
         _count_in_shadow(parts, exchange, exchange.would_be)
-    if parts.log.is_on:
+    if parts.log.is_on or error is not None or exchange.would_be is not None:
         status = _status(parts, exchange, outcome, error)
-        parts.log.write(record_of(exchange, outcome, error, status, parts.clock()))
+        record = record_of(exchange, outcome, error, status, parts.clock())
+        parts.log.write(record)
+        parts.refusals.note(record)
 
 
 def _status(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:
