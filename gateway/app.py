@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
+
 from gateway import __version__
 from gateway.backends import compose_backends
 from gateway.domain.errors import GatewayError
@@ -25,10 +27,12 @@ from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.relief import Relief
+from gateway.pipeline.status import StatusReader
 from gateway.policies import (
     ByteBudgets,
     body_limits_of,
     models_of,
+    page_access_of,
     policies_of,
     pressure_policy_of,
     shadow_body_limits_of,
@@ -39,6 +43,7 @@ from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import create_control_app
 from gateway.server.keep_alive import KeepAlive
+from gateway.server.page_routes import PAGE_PATHS
 from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
 from gateway.server.shadow_proxy import ShadowProxy
@@ -46,9 +51,9 @@ from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 
-CONTROL_PATHS = frozenset(
-    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
-)
+CONTROL_PATHS = PAGE_PATHS | {
+    "/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json",
+}  # fmt: skip
 _WALL_PER_CPU_SECOND = 3  # a picture is given up when it had so much time, though others had the cores
 _FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
 
@@ -76,6 +81,7 @@ class Running:
     metrics: Metrics
     seats: Seats
     connection_refusals: ConnectionRefusals
+    status: StatusReader
 
 
 class Application:
@@ -94,7 +100,7 @@ class Application:
         self._write_log = write_log
         self._timing = timing
         self._models = models_of(settings)
-        self._control = create_control_app(self)
+        self._control = create_control_app(self, page_access_of(settings))
         self._running: Running | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,6 +153,11 @@ class Application:
     def metrics_page(self, accept: str) -> tuple[bytes, str]:
         assert self._running is not None, "the server starts the application before it serves"
         return self._running.metrics.render(accept)
+
+    def status(self) -> bytes:
+        """What the status page shows, as JSON."""
+        assert self._running is not None, "the server starts the application before it serves"
+        return msgspec.json.encode(self._running.status.read(is_draining=self.is_draining))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -227,12 +238,26 @@ async def _start(
             (backend.gate.start, backend.gate.stop),
             (backend.poller.start, backend.poller.close),
         )
+    proxy = _proxy(settings, parts, seats, body_budget, budgets, keep_alive)
+    connection_refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
+    status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
+    return Running(proxy, backends, metrics, seats, connection_refusals, status)
+
+
+def _proxy(
+    settings: Settings,
+    parts: Parts,
+    seats: Seats,
+    body_budget: ByteBudget,
+    budgets: ByteBudgets,
+    keep_alive: KeepAlive | None,
+) -> Proxy:
     body_limits = body_limits_of(settings, budgets)
-    door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
-    proxy = Proxy(parts, door, keep_alive)
+    tenancy, page = tenancy_of(settings), page_access_of(settings)
+    door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy, page)
     if settings.is_shadow:
-        proxy = ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
-    return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, timing.clock))
+        return ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
+    return Proxy(parts, door, keep_alive)
 
 
 def _image_workers(

@@ -1,4 +1,4 @@
-"""The routes that make no engine work: health, metrics, version, models. FastAPI lives here and only here."""
+"""The routes that make no engine work: health, metrics, version, the status page. FastAPI lives here and beside it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,6 +8,8 @@ from starlette.exceptions import HTTPException
 
 from gateway import __version__
 from gateway.domain.errors import Code, GatewayError
+from gateway.server.page_access import PageAccess
+from gateway.server.page_routes import add_page_routes
 from gateway.server.preflight_route import preflight_docs
 from gateway.server.refusals import error_response
 from gateway.wire.routes import PREFLIGHT_PATH
@@ -28,8 +30,12 @@ class Control(Protocol):
 
     def metrics_page(self, accept: str) -> tuple[bytes, str]: ...
 
+    def status(self) -> bytes:
+        """What the status page shows, as JSON."""
+        ...
 
-def create_control_app(control: Control) -> FastAPI:
+
+def create_control_app(control: Control, page_access: PageAccess) -> FastAPI:
     """Everything that is not proxied, errors in OpenAI's shape included."""
     app = FastAPI(title="vlm-gateway", version=__version__, redoc_url=None)
 
@@ -56,7 +62,9 @@ def create_control_app(control: Control) -> FastAPI:
         page, content_type = control.metrics_page(request.headers.get("accept", ""))
         return Response(page, headers={"content-type": content_type})
 
+    add_page_routes(app, page_access, control.status)
     app.add_exception_handler(HTTPException, _as_openai_error)
+    app.add_exception_handler(GatewayError, _refused)
     _document_preflight(app)
     return app
 
@@ -74,6 +82,11 @@ def _verdict(response: Response, why_not: str | None, troubles: Sequence[str] = 
         return {"status": "ok", "but": "; ".join(troubles)} if troubles else {"status": "ok"}
     response.status_code = 503
     return {"status": "unavailable", "reason": why_not}
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)
+    return error_response(error, {})
 
 
 async def _as_openai_error(request: Request, error: Exception) -> Response:

@@ -22,6 +22,7 @@ from gateway.settings.sections import (
     ServerSettings,
 )
 from gateway.settings.slo import Slo, SloSettings
+from gateway.settings.status_page import StatusPageSettings
 from gateway.settings.streaming import StreamingSettings
 from gateway.settings.tenants import Tenants, TenantSettings
 from gateway.settings.tokens import TokenSettings
@@ -52,6 +53,7 @@ class Settings(Section):
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     streaming: StreamingSettings = StreamingSettings()
+    status_page: StatusPageSettings = StatusPageSettings()
     log: LogSettings = LogSettings()
 
     @property
