@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
+
 from gateway import __version__
 from gateway.backends import compose_backends
 from gateway.domain.errors import GatewayError
@@ -26,10 +28,12 @@ from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.relief import Relief
+from gateway.pipeline.status import StatusReader
 from gateway.policies import (
     ByteBudgets,
     body_limits_of,
     models_of,
+    page_access_of,
     policies_of,
     pressure_policy_of,
     shadow_body_limits_of,
@@ -41,6 +45,7 @@ from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import DRAIN_PATH, create_control_app
 from gateway.server.draining import Drain, closing
 from gateway.server.keep_alive import KeepAlive
+from gateway.server.page_routes import PAGE_PATHS
 from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
 from gateway.server.shadow_proxy import ShadowProxy
@@ -49,9 +54,9 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 from gateway.traces import start_tracing
 
-CONTROL_PATHS = frozenset(
-    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", DRAIN_PATH}
-)
+CONTROL_PATHS = PAGE_PATHS | {
+    "/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", DRAIN_PATH,
+}  # fmt: skip
 _WALL_PER_CPU_SECOND = 3  # a picture is given up when it had so much time, though others had the cores
 _FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
 
@@ -81,6 +86,7 @@ class Running:
     drain: Drain
     clock: Callable[[], float]
     connection_refusals: ConnectionRefusals
+    status: StatusReader
 
 
 class Application:
@@ -99,7 +105,7 @@ class Application:
         self._write_log = write_log
         self._timing = timing
         self._models = models_of(settings)
-        self._control = create_control_app(self, has_drain_route=settings.server.drain_route)
+        self._control = create_control_app(self, page_access_of(settings), has_drain_route=settings.server.drain_route)
         self._running: Running | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,6 +174,11 @@ class Application:
     def metrics_page(self, accept: str) -> tuple[bytes, str]:
         assert self._running is not None, "the server starts the application before it serves"
         return self._running.metrics.render(accept)
+
+    def status(self) -> bytes:
+        """What the status page shows, as JSON."""
+        assert self._running is not None, "the server starts the application before it serves"
+        return msgspec.json.encode(self._running.status.read(is_draining=self._running.drain.is_begun))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -250,13 +261,30 @@ async def _start(
             (backend.gate.start, backend.gate.stop),
             (backend.poller.start, backend.poller.close),
         )
-    body_limits = body_limits_of(settings, budgets)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
-    door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings), drain)
-    proxy = Proxy(parts, door, keep_alive)
+    door = _door(settings, seats, body_budget, budgets, drain)
+    proxy = _proxy(settings, parts, door, budgets, keep_alive)
+    connection_refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
+    status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
+    return Running(proxy, backends, metrics, seats, drain, timing.clock, connection_refusals, status)
+
+
+def _door(settings: Settings, seats: Seats, body_budget: ByteBudget, budgets: ByteBudgets, drain: Drain) -> Door:
+    return Door(
+        seats,
+        body_budget,
+        body_limits_of(settings, budgets),
+        settings.queue.wait_seconds,
+        tenancy_of(settings),
+        page_access_of(settings),
+        drain,
+    )
+
+
+def _proxy(settings: Settings, parts: Parts, door: Door, budgets: ByteBudgets, keep_alive: KeepAlive | None) -> Proxy:
     if settings.is_shadow:
-        proxy = ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
-    return Running(proxy, backends, metrics, seats, drain, timing.clock, ConnectionRefusals(metrics, log, timing.clock))
+        return ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), door.body_limits)
+    return Proxy(parts, door, keep_alive)
 
 
 def _image_workers(

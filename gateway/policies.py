@@ -25,6 +25,7 @@ from gateway.ledger.host_memory import quarter_share
 from gateway.models.configure import ModelSettingsError, configured_model
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Policies
+from gateway.server.page_access import Audience, PageAccess
 from gateway.server.receive import BodyLimits
 from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSettings
 from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
@@ -263,6 +264,11 @@ def soonest_level(settings: Settings) -> ServiceLevel:
 def preprocess_backlog_seconds_of(settings: Settings) -> float:
     """Images must not be on their way for longer than a quarter of the time to the first token."""
     return min(settings.budget.preprocess_backlog_seconds, soonest_level(settings).first_token_seconds / 4)
+
+
+def page_access_of(settings: Settings) -> PageAccess:
+    page = settings.status_page
+    return PageAccess(Audience(page.visible_to), frozenset(page.hosts))
 
 
 def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:

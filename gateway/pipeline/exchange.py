@@ -21,6 +21,7 @@ from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.would_be import WouldBe
+from gateway.telemetry.last_refusals import LastRefusals
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 from gateway.telemetry.trace import Trace, Tracing
@@ -105,6 +106,7 @@ class Parts:
     clock: Callable[[], float]
     relief: Relief | None = None
     tracing: Tracing | None = None
+    refusals: LastRefusals = field(default_factory=LastRefusals)
 
     @property
     def looker(self) -> Looker:

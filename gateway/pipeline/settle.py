@@ -165,12 +165,14 @@ def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayErro
 
 
 def _tell(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None) -> None:
-    """The log and the trace, as far as there are any."""
-    if not parts.log.is_on and exchange.trace is None:
+    """The log, the list of the last refusals and the trace, as far as there are any."""
+    is_refusal = error is not None or exchange.would_be is not None
+    if not (parts.log.is_on or is_refusal or exchange.trace is not None):
         return
     record = record_of(exchange, outcome, error, status, parts.clock())
-    if parts.log.is_on:
-        parts.log.write(record)
+    parts.log.write(record)
+    if is_refusal:
+        parts.refusals.note(record)
     if exchange.trace is not None:
         exchange.trace.end(record)
 

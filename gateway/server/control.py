@@ -1,4 +1,4 @@
-"""The routes that make no engine work: health, metrics, version, models. FastAPI lives here and only here."""
+"""The routes that make no engine work: health, metrics, version, the status page. FastAPI lives here and beside it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,6 +11,8 @@ from starlette.exceptions import HTTPException
 from gateway import __version__
 from gateway.domain.errors import Code, GatewayError
 from gateway.server.loopback import refuse_strangers
+from gateway.server.page_access import PageAccess
+from gateway.server.page_routes import add_page_routes
 from gateway.server.preflight_route import preflight_docs
 from gateway.server.refusals import error_response
 from gateway.wire.routes import PREFLIGHT_PATH
@@ -43,8 +45,12 @@ class Control(Protocol):
 
     def metrics_page(self, accept: str) -> tuple[bytes, str]: ...
 
+    def status(self) -> bytes:
+        """What the status page shows, as JSON."""
+        ...
 
-def create_control_app(control: Control, *, has_drain_route: bool = False) -> FastAPI:
+
+def create_control_app(control: Control, page_access: PageAccess, *, has_drain_route: bool = False) -> FastAPI:
     """Everything that is not proxied, errors in OpenAI's shape included."""
     app = FastAPI(title="vlm-gateway", version=__version__, redoc_url=None)
 
@@ -73,6 +79,7 @@ def create_control_app(control: Control, *, has_drain_route: bool = False) -> Fa
 
     if has_drain_route:
         _add_drain_route(app, control)
+    add_page_routes(app, page_access, control.status)
     app.add_exception_handler(HTTPException, _as_openai_error)
     app.add_exception_handler(RequestValidationError, _as_bad_request)
     app.add_exception_handler(GatewayError, _as_it_is)

@@ -25,6 +25,7 @@ from gateway.settings.sections import (
     TracingSettings,
 )
 from gateway.settings.slo import Slo, SloSettings
+from gateway.settings.status_page import StatusPageSettings
 from gateway.settings.streaming import StreamingSettings
 from gateway.settings.tenants import Tenants, TenantSettings
 from gateway.settings.tokens import TokenSettings
@@ -65,6 +66,7 @@ class Settings(Section):
     tokens: TokenSettings = TokenSettings()
     hand_on: HandOnSettings = HandOnSettings()
     streaming: StreamingSettings = StreamingSettings()
+    status_page: StatusPageSettings = StatusPageSettings()
     log: LogSettings = LogSettings()
     gpu: GpuSettings = GpuSettings()
     tracing: TracingSettings = TracingSettings()

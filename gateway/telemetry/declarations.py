@@ -57,6 +57,7 @@ ENDPOINTS = (
     "/detokenize",
     "/v1/messages/count_tokens",
     "/gateway/preflight",
+    "/gateway/try",
     OTHER,
 )
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")

@@ -267,6 +267,19 @@ class Metrics:
     def first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)
 
+    def counts_by(self, declaration: Declaration, label: str) -> dict[str, int]:
+        """A table's counts, added up by the values of one of its labels. StopIteration for what is no table here."""
+        cells = next(table.cells for table in self._counters if table.declaration is declaration)
+        position = [each.name for each in declaration.labels].index(label)
+        counts: dict[str, int] = {}
+        for key, count in cells.items():
+            counts[key[position]] = counts.get(key[position], 0) + count
+        return counts
+
+    def histogram(self, declaration: Declaration) -> Histogram:
+        """StopIteration for what is none."""
+        return next(each for each in self._histograms if each.declaration is declaration)
+
     def observe_gauges(self, **readers: Callable[[], Reading]) -> None:
         """Who to ask for an observed metric at scrape time, by its declared name. KeyError for any other name."""
         names = {declaration.name for declaration in declared.OBSERVED}

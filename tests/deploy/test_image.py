@@ -118,6 +118,8 @@ def test_it_serves_checks_itself_and_stops(buildah, container, tmp_path):
         answer = httpx.post(f"http://127.0.0.1:{port}{CHAT}", json=question)
         assert answer.json()["usage"]["completion_tokens"] == 3, answer.text
 
+        assert httpx.get(f"http://127.0.0.1:{port}/gateway/page.js").status_code == 200  # the package has its files
+
         _, check = buildah.config(container)["Healthcheck"]["Test"]
         buildah(
             "run", "--isolation", "chroot", f"--env=GATEWAY_SERVER__PORT={port}", container, "--", "sh", "-c", check

@@ -299,6 +299,10 @@ class TestWhatStaysRefused:
             assert (await gateway.http.post("/gateway/preflight", json=chat())).json()["verdict"] == "admitted"
             answer = await gateway.http.post("/gateway/preflight", json=chat("x" * 2000))
             assert answer.status_code == 413
+            headers = {"content-type": "application/json", "content-encoding": "gzip"}
+            body = gzip.compress(json.dumps(chat()).encode())
+            answer = await gateway.http.post("/gateway/preflight", content=body, headers=headers)
+            assert answer.json()["verdict"] == "admitted"
 
 
 def shadowing_nobody():
