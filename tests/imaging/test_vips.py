@@ -219,6 +219,50 @@ def test_alpha_that_the_head_does_not_tell_of_is_left_to_pillow(by_pillow):
         assert rendered(file) == by_pillow(rendered, file)
 
 
+def riff(*chunks):
+    body = b"".join(
+        name + struct.pack("<I", len(content)) + content + bytes(len(content) % 2) for name, content in chunks
+    )
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
+
+
+def extended(flags):
+    sides = (SIZE.width - 1).to_bytes(3, "little") + (SIZE.height - 1).to_bytes(3, "little")
+    return b"VP8X", bytes([flags, 0, 0, 0]) + sides
+
+
+LOSSY = (b"VP8 ", encoded(soft(), "WEBP", quality=90)[20:])
+ALPHA = (b"ALPH", bytes([0]) + bytes(range(256)) * (SIZE.pixels // 256))
+ODD_WEBPS = {
+    "alpha without the flag": riff(extended(0), ALPHA, LOSSY),
+    "the flag without alpha": riff(extended(0x10), LOSSY),
+    "larger canvas": riff((b"VP8X", bytes(4) + bytes([255, 1, 0, 255, 1, 0])), LOSSY),
+    "moving without frames": riff(extended(2), LOSSY),
+    "profile that is none": riff(extended(0x20), (b"ICCP", b"junk"), LOSSY),
+    "no profile where there should be one": riff(extended(0x20), LOSSY),
+    "metadata that is none": riff(extended(0x8), LOSSY, (b"EXIF", b"junk")),
+    "unknown chunk": riff(extended(0), (b"ABCD", b"junk"), LOSSY),
+    "two pictures": riff(extended(0), LOSSY, LOSSY),
+    "no picture": riff(extended(0)),
+    "longer than it is": b"RIFF" + struct.pack("<I", 1 << 20) + riff(LOSSY)[8:],
+    "more behind its end": riff(LOSSY) + bytes(40),
+    "cut in its head": riff(extended(0), LOSSY)[:34],
+}
+
+
+@pytest.mark.parametrize("name", ODD_WEBPS)
+def test_an_odd_webp_ends_as_pillow_ends_it(name, by_pillow):
+    file = ODD_WEBPS[name]
+    ending = how_it_ends(file)
+    assert ending == by_pillow(how_it_ends, file)
+    if ending == "ok":
+        seen, expected = (
+            np.asarray(Image.open(io.BytesIO(each.file)).convert("RGB"), float)
+            for each in (rendered(file), by_pillow(rendered, file))
+        )
+        assert np.abs(seen - expected).mean() < 2.0
+
+
 def test_one_that_cannot_be_loaded_is_not_missed(monkeypatch, by_pillow):
     monkeypatch.setattr(vips, "_library", lambda: None)
     assert rendered(PNG) == by_pillow(rendered, PNG)
