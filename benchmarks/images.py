@@ -28,6 +28,7 @@ from rich.table import Table
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo
 from gateway.imaging import vips
+from gateway.imaging.heap import give_back_free_memory
 from gateway.imaging.judge import judge
 from gateway.imaging.limits import ImageLimits, job_bytes
 from gateway.imaging.probe import probe
@@ -140,6 +141,7 @@ def _file_of(verdict: Verdict) -> bytes:
 
 def peak_bytes(file: EncodedFile, info: ImageInfo, target: Size) -> int:
     """By how much this process grows at most while it judges; runs in a worker."""
+    give_back_free_memory()  # what earlier pictures left would hide what this one takes
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest mark is now what is held
     before = _status_bytes("VmRSS")
     judge(file, info, target)

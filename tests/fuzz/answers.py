@@ -23,8 +23,8 @@ from tests.imaging.test_damaged_files import SOURCES
 
 _NEXT = b"\n=== next ===\n"
 _HERE = "127.0.0.1"
-_MAX_BYTES = 20_000
 _FILE = SOURCES["png"]
+_MAX_BYTES = len(_FILE) + 40
 _CHUNKED = (
     b"".join(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in (_FILE[:50], _FILE[50:])) + b"0\r\nT: 1\r\n\r\n"
 )

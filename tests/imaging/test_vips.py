@@ -1,5 +1,6 @@
 """The extra `vips`: what libvips shrinks is what Pillow would show, and what Pillow refuses stays refused."""
 
+import importlib.metadata
 import io
 import random
 import struct
@@ -16,6 +17,7 @@ from gateway.domain.errors import GatewayError
 from gateway.domain.geometry import Size
 from gateway.imaging import render as rendering
 from gateway.imaging import vips
+from gateway.imaging.header.png_pixels import pixel_chunks
 from gateway.imaging.limits import ImageLimits
 from gateway.imaging.probe import probe
 from gateway.imaging.render import render
@@ -70,6 +72,16 @@ PNG = SUITED["png"]
 
 def chunk(name, content, *, is_broken=False):
     return struct.pack(">I4s", len(content), name) + content + struct.pack(">I", zlib.crc32(name + content) ^ is_broken)
+
+
+def idats(file):
+    """Where the contents of its pixels stand."""
+    position = 8
+    while position < len(file):
+        length, name = struct.unpack_from(">I4s", file, position)
+        if name == b"IDAT":
+            yield position + 8, position + 8 + length
+        position += 12 + length
 
 
 def before(*chunks):
@@ -219,16 +231,103 @@ def test_alpha_that_the_head_does_not_tell_of_is_left_to_pillow(by_pillow):
         assert rendered(file) == by_pillow(rendered, file)
 
 
+def riff(*chunks):
+    body = b"".join(
+        name + struct.pack("<I", len(content)) + content + bytes(len(content) % 2) for name, content in chunks
+    )
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
+
+
+def extended(flags):
+    sides = (SIZE.width - 1).to_bytes(3, "little") + (SIZE.height - 1).to_bytes(3, "little")
+    return b"VP8X", bytes([flags, 0, 0, 0]) + sides
+
+
+LOSSY = (b"VP8 ", encoded(soft(), "WEBP", quality=90)[20:])
+ALPHA = (b"ALPH", bytes([0]) + bytes(range(256)) * (SIZE.pixels // 256))
+ODD_WEBPS = {
+    "alpha without the flag": riff(extended(0), ALPHA, LOSSY),
+    "the flag without alpha": riff(extended(0x10), LOSSY),
+    "larger canvas": riff((b"VP8X", bytes(4) + bytes([255, 1, 0, 255, 1, 0])), LOSSY),
+    "moving without frames": riff(extended(2), LOSSY),
+    "profile that is none": riff(extended(0x20), (b"ICCP", b"junk"), LOSSY),
+    "no profile where there should be one": riff(extended(0x20), LOSSY),
+    "metadata that is none": riff(extended(0x8), LOSSY, (b"EXIF", b"junk")),
+    "unknown chunk": riff(extended(0), (b"ABCD", b"junk"), LOSSY),
+    "two pictures": riff(extended(0), LOSSY, LOSSY),
+    "no picture": riff(extended(0)),
+    "longer than it is": b"RIFF" + struct.pack("<I", 1 << 20) + riff(LOSSY)[8:],
+    "more behind its end": riff(LOSSY) + bytes(40),
+    "cut in its head": riff(extended(0), LOSSY)[:34],
+}
+
+
+@pytest.mark.parametrize("name", ODD_WEBPS)
+def test_an_odd_webp_ends_as_pillow_ends_it(name, by_pillow):
+    file = ODD_WEBPS[name]
+    ending = how_it_ends(file)
+    assert ending == by_pillow(how_it_ends, file)
+    if ending == "ok":
+        seen, expected = (
+            np.asarray(Image.open(io.BytesIO(each.file)).convert("RGB"), float)
+            for each in (rendered(file), by_pillow(rendered, file))
+        )
+        assert np.abs(seen - expected).mean() < 2.0
+
+
 def test_one_that_cannot_be_loaded_is_not_missed(monkeypatch, by_pillow):
     monkeypatch.setattr(vips, "_library", lambda: None)
     assert rendered(PNG) == by_pillow(rendered, PNG)
 
 
-def test_only_the_two_loaders_are_open():
-    library = vips._library()
-    for kind in ("JPEG", "TIFF", "GIF"):
-        with pytest.raises(library.Error):
-            library.Image.thumbnail_buffer(encoded(soft(), kind), 28)
+def test_one_that_is_broken_is_as_good_as_none(monkeypatch):
+    def broken(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(vips.importlib, "import_module", broken)
+    assert vips._library.__wrapped__() is None
+    monkeypatch.setattr(vips, "version", importlib.metadata.distribution)
+    monkeypatch.setattr(vips, "_DISTRIBUTION", "no-such-thing")
+    assert vips._installed() is None
+
+
+def test_what_is_not_as_transparent_as_it_should_be_is_left_to_pillow():
+    assert vips._shrunk(SUITED["png with alpha"], info_of(PNG), TARGET) is None
+    assert vips._shrunk(PNG, info_of(PNG), TARGET) is not None
+
+
+PIXELS = zlib.decompress(b"".join(PNG[start:end] for start, end in idats(PNG)))
+
+
+def of_stream(stream):
+    return PNG[:33] + chunk(b"IDAT", stream) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        zlib.compress(PIXELS),
+        zlib.compress(PIXELS)[:2000],
+        zlib.compress(PIXELS)[:-4] + b"abcd",
+        zlib.compress(PIXELS) + b"xxxx",
+        zlib.compress(PIXELS + PIXELS[:500]),
+        zlib.compress(b"\x09" + PIXELS[1:]),
+    ],
+    ids=["whole", "cut", "wrong sum", "more behind it", "too long", "unknown filter"],
+)
+def test_pixels_that_are_damaged_though_their_checksum_is_right_are_refused(stream, by_pillow):
+    file = of_stream(stream)
+    assert how_it_ends(file) == by_pillow(how_it_ends, file)
+
+
+def test_a_head_that_ends_too_soon_is_left_to_pillow():
+    assert vips._plain_webp(riff(extended(0), LOSSY)[:34]) is None
+
+
+def test_more_chunks_than_any_true_file_has_are_left_to_pillow():
+    assert pixel_chunks(before(*[chunk(b"tIME", bytes(7))] * 20_001)) is None
+    assert pixel_chunks(PNG) == PNG
+    assert pixel_chunks(before(chunk(b"tEXt", b"a\0b"))) == PNG
 
 
 @pytest.mark.parametrize("name", ["png", "png with alpha", "webp", "webp lossless"])
