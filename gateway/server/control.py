@@ -142,7 +142,7 @@ async def _as_openai_error(request: Request, error: Exception) -> Response:
 
 async def _as_bad_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    (first, *_) = error.errors()
+    first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
     return error_response(GatewayError(Code.INVALID_REQUEST, f"`{where}`: {first['msg']}."), {})
 

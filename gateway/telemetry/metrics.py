@@ -106,8 +106,11 @@ class Histogram:
 
     def family(self) -> Metric:
         names = [*map(str, self._bounds), "+Inf"]
-        exemplars = map(self._exemplars.get, range(len(names)))
-        buckets = list(zip(names, accumulate(self.counts), exemplars, strict=True))
+        buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = list(
+            zip(names, accumulate(self.counts), strict=True)
+        )
+        for bucket, exemplar in self._exemplars.items():
+            buckets[bucket] = (names[bucket], buckets[bucket][1], exemplar)
         return HistogramMetricFamily(self.declaration.full_name, self.declaration.help, buckets, self.total)
 
 
