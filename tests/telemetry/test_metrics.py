@@ -52,7 +52,7 @@ class TestDeclarations:
     def test_every_value_of_every_closed_label_starts_at_zero(self, metrics: Metrics) -> None:
         series = {key: number for key, number in page(metrics).items() if key[0].startswith("gateway_")}
         assert set(series.values()) == {0.0}
-        at_run_time = {"model": ("tiny", "other"), "tenant_class": ("default",), "upstream": ("default",)}
+        at_run_time = {"model": ("tiny", "other"), "tenant_class": ("default",), "upstream": ("default",), "gpu": ()}
         for declaration in ALL:
             for label in declaration.labels:
                 values = label.values or at_run_time[label.name]
