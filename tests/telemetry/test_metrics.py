@@ -45,9 +45,9 @@ class TestDeclarations:
         for declaration in ALL:
             family = families[declaration.full_name.removesuffix("_total")]
             assert (family.type, family.documentation) == (declaration.kind, declaration.help)
-            assert {name for sample in family.samples for name in sample.labels} - {"le"} == {
-                label.name for label in declaration.labels
-            }
+            labels = {label.name for label in declaration.labels}
+            shown = {name for sample in family.samples for name in sample.labels} - {"le"}
+            assert shown == (set() if "gpu" in labels else labels), "which cards there are is not known yet"
 
     def test_every_value_of_every_closed_label_starts_at_zero(self, metrics: Metrics) -> None:
         series = {key: number for key, number in page(metrics).items() if key[0].startswith("gateway_")}
