@@ -10,11 +10,12 @@ from copy import deepcopy
 
 import pytest
 import yaml
+from helm_python.chart import lint
 
 from gateway.settings_sources import SettingsError
 from gateway.wire.routes import Kind, classify
-from tests.deploy.manifests import CHART, KUBERNETES_VERSIONS, ROOT, ChartError, helm_rendered
-from tests.deploy.schemas import faults
+from tests.deploy.manifests import CHART, ROOT, ChartError, helm_notes, helm_rendered
+from tests.deploy.schemas import KUBERNETES_VERSIONS, faults
 from tests.deploy.wiring import (
     assert_can_decode_pictures,
     assert_gateway_is_known,
@@ -30,6 +31,7 @@ from tests.deploy.wiring import (
 from tests.support.live_gateway import live_gateway
 from tests.support.model_server import model_server
 
+PAGE = (ROOT / "docs/kubernetes.md").read_text()
 EVERYTHING = {
     "settings": {
         "upstream": {"url": "https://vllm.models:8443"},
@@ -227,6 +229,47 @@ class TestValues:
         assert f'\nversion = "{chart["appVersion"]}"\n' in (ROOT / "pyproject.toml").read_text()
 
 
+class TestNotes:
+    def test_they_say_where_clients_find_it(self, rendered):
+        service = the(rendered["everything"], "Service")
+        address = f"http://{service['metadata']['name']}.vlm:{service['spec']['ports'][0]['port']}/v1"
+        assert f"\n  {address}\n" in helm_notes(EVERYTHING)
+        assert "before https://vllm.models:8443." in helm_notes(EVERYTHING)
+
+    def test_they_say_what_one_might_overlook(self):
+        assert "before 2 model servers." in helm_notes(SEVERAL)
+        assert "shadow mode" in helm_notes(SMALL)
+        assert "shadow mode" not in helm_notes({})
+        assert "Nothing scrapes" in helm_notes({})
+        assert "Nothing scrapes" not in helm_notes(EVERYTHING)
+
+
+@BY_NAME
+def test_helm_has_nothing_to_say_against_it(name):
+    report = lint(CHART, VALUE_SETS[name], strict=True)
+    assert {each["error"] for each in report["messages"]} == {"icon is recommended"}
+
+
+class TestDocs:
+    """The values that docs/kubernetes.md shows."""
+
+    SHOWN = re.findall(r"```yaml not run: values[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+
+    @pytest.mark.parametrize("text", SHOWN)
+    def test_the_chart_takes_them(self, text):
+        assert settings_in(helm_rendered(yaml.safe_load(text)))
+
+    def test_every_value_that_is_named_is_there(self):
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        dotted = set(
+            re.findall(r"`((?:podMonitor|prometheusRule|dashboards|scaledObject|httpRoute|networkPolicy)\.\w+)`", PAGE)
+        )
+        assert len(dotted) >= 7
+        assert len(self.SHOWN) == 2
+        for section, name in (each.split(".") for each in dotted):
+            assert name in values[section]
+
+
 class TestNetworkPolicy:
     def test_it_lets_the_gateway_reach_its_servers_and_the_public_internet(self, rendered):
         names, vllm, images, extra = the(rendered["everything"], "NetworkPolicy")["spec"]["egress"]
@@ -271,6 +314,13 @@ class TestScaledObject:
         scaled = the(rendered[name], "ScaledObject")
         assert scaled["spec"]["scaleTargetRef"]["name"] == "vllm"
         assert_is_demand(scaled, settings_in(rendered[name]))
+
+    @pytest.mark.system("promtool")
+    def test_prometheus_takes_the_query(self, rendered, tmp_path):
+        (trigger,) = the(rendered["everything"], "ScaledObject")["spec"]["triggers"]
+        rule = {"record": "demand", "expr": trigger["metadata"]["query"]}
+        (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "own", "rules": [rule]}]}))
+        subprocess.run(["promtool", "check", "rules", tmp_path / "rules.yaml"], check=True)
 
     def test_it_asks_for_the_series_of_this_release(self, rendered):
         (trigger,) = the(rendered["everything"], "ScaledObject")["spec"]["triggers"]
