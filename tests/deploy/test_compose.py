@@ -84,6 +84,13 @@ def test_named_volumes_are_declared(project):
     assert set(named) == project["volumes"].keys()
 
 
+def test_what_is_mounted_is_there(project):
+    sources = {source for service in project["services"].values() for source in mounts_of(service).values()}
+    made = {"../grafana/dashboards"}  # by `make dashboards`
+    assert sources > made
+    assert all((FOLDER / source).exists() for source in sources - made)
+
+
 class TestPrometheus:
     @pytest.fixture
     def config(self, project):

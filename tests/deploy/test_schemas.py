@@ -6,7 +6,7 @@ import pytest
 
 from tests.deploy.manifests import helm_rendered
 from tests.deploy.schemas import FOLDER, KUBERNETES_VERSIONS, faults
-from tests.deploy.test_helm import EVERYTHING
+from tests.deploy.value_sets import EVERYTHING
 
 SOUND = {each["kind"]: each for each in helm_rendered(EVERYTHING)}
 SOUND["PrometheusRule"] = {
