@@ -8,6 +8,7 @@ from gateway.wire.hand_on import NO_HEADERS, HandOn, Known, OwnHeaders, own_head
 def handed_on(hand_on: HandOn, exchange: Exchange, now: float) -> OwnHeaders:
     if not hand_on.headers:
         return NO_HEADERS
+    assert exchange.cost is not None, "what is sent has a price"
     first_token_by, _ = exchange.due_by()
     known = Known(
         tenant=exchange.tenant.name,
@@ -21,4 +22,5 @@ def handed_on(hand_on: HandOn, exchange: Exchange, now: float) -> OwnHeaders:
 
 def _first_image(exchange: Exchange) -> bytes | None:
     request = exchange.request
-    return first_image(exchange.body, request) if request is not None and request.images else None
+    assert request is not None, "what has a price was read"
+    return first_image(exchange.body, request) if request.images else None

@@ -40,11 +40,8 @@ class ObjectiveSettings(Section):
 class HandOnSettings(Section):
     """In shadow mode nothing is handed on."""
 
-    headers: Annotated[
-        dict[_HeaderName, Carried],
-        Field(
-            default_factory=dict,
-            description="what a router is told of each request, by header; what clients write there is left out",
-        ),
-    ]
+    headers: dict[_HeaderName, Carried] = Field(
+        default_factory=dict,
+        description="what a router is told of each request, by header; what clients write there is left out",
+    )
     objectives: ObjectiveSettings = ObjectiveSettings()

@@ -59,7 +59,7 @@ class Known:
     tenant: str
     priority: Priority
     first_token_seconds: float
-    cost: RequestCost | None
+    cost: RequestCost
     first_image: bytes | None
 
 
@@ -81,7 +81,7 @@ def _words(hand_on: HandOn, known: Known) -> dict[Carried, str]:
         words[Carried.FIRST_TOKEN_MS] = str(max(1, int(known.first_token_seconds * 1000)))
     if known.first_image is not None:
         words[Carried.FIRST_IMAGE] = known.first_image.hex()
-    return words if known.cost is None else words | _sizes(known.cost)
+    return words | _sizes(known.cost)
 
 
 def _sizes(cost: RequestCost) -> dict[Carried, str]:

@@ -65,6 +65,14 @@ def test_every_setting_is_listed_with_its_value_and_its_source(tmp_path):
     assert "(automatic)" in result.stdout
 
 
+def test_a_setting_that_holds_names_of_its_own_has_their_source(tmp_path):
+    file = tmp_path / "g.yaml"
+    file.write_text("hand_on: {headers: {x-user-id: tenant}}")
+    said, _ = found("--config", str(file))
+    assert said["settings"]["hand_on.headers"] == {"value": {"x-user-id": "tenant"}, "origin": f"file {file}"}
+    assert found()[0]["settings"]["hand_on.headers"] == {"value": {}, "origin": "default"}
+
+
 def test_levels_are_shown_as_each_class_has_them():
     nothing, result = found()
     assert nothing["levels"] == []

@@ -1,11 +1,9 @@
 """The Compose project: by the schema of the Compose specification, and whether its parts find each other."""
 
-import json
 import re
 import shutil
 import subprocess
 
-import jsonschema
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -14,18 +12,14 @@ from gateway.app import CONTROL_PATHS
 from gateway.cli import app
 from gateway.settings_sources import load
 from tests.deploy.manifests import ROOT
+from tests.deploy.schemas import compose_faults
 
 FOLDER = ROOT / "deploy/compose"
-SCHEMA = json.loads((ROOT / "tests/data/compose_spec/compose-spec.json").read_text())
 
 
 @pytest.fixture(scope="module")
 def project():
     return yaml.safe_load((FOLDER / "compose.yaml").read_text())
-
-
-def faults(project):
-    return [each.message for each in jsonschema.Draft7Validator(SCHEMA).iter_errors(project)]
 
 
 def mounts_of(service):
@@ -39,7 +33,7 @@ def seconds(text):
 
 
 def test_it_fits_the_schema(project):
-    assert faults(project) == []
+    assert compose_faults(project) == []
 
 
 @pytest.mark.parametrize(
@@ -48,7 +42,7 @@ def test_it_fits_the_schema(project):
 )
 def test_a_name_that_is_misspelt_or_a_wrong_value_is_found(project, service, name, value):
     wrong = project | {"services": project["services"] | {service: project["services"][service] | {name: value}}}
-    assert faults(wrong)
+    assert compose_faults(wrong)
 
 
 def test_the_gateway_starts_with_settings_that_exist(project):
@@ -88,6 +82,13 @@ def test_named_volumes_are_declared(project):
         if not each.startswith(".")
     ]
     assert set(named) == project["volumes"].keys()
+
+
+def test_what_is_mounted_is_there(project):
+    sources = {source for service in project["services"].values() for source in mounts_of(service).values()}
+    made = {"../grafana/dashboards"}  # by `make dashboards`
+    assert sources > made
+    assert all((FOLDER / source).exists() for source in sources - made)
 
 
 class TestPrometheus:

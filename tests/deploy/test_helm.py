@@ -10,11 +10,13 @@ from copy import deepcopy
 
 import pytest
 import yaml
+from helm_python.chart import lint
 
 from gateway.settings_sources import SettingsError
 from gateway.wire.routes import Kind, classify
-from tests.deploy.manifests import CHART, KUBERNETES_VERSIONS, ROOT, ChartError, helm_rendered
-from tests.deploy.schemas import faults
+from tests.deploy.manifests import CHART, ROOT, ChartError, helm_notes, helm_rendered
+from tests.deploy.schemas import KUBERNETES_VERSIONS, faults
+from tests.deploy.value_sets import EVERYTHING, SEVERAL, SMALL, VALUE_SETS
 from tests.deploy.wiring import (
     assert_can_decode_pictures,
     assert_gateway_is_known,
@@ -30,79 +32,7 @@ from tests.deploy.wiring import (
 from tests.support.live_gateway import live_gateway
 from tests.support.model_server import model_server
 
-EVERYTHING = {
-    "settings": {
-        "upstream": {"url": "https://vllm.models:8443"},
-        "server": {"port": 9000, "drain_seconds": 300},
-        "queue": {"wait_seconds": 20, "requests": 64},
-        "images": {"max_bytes": 10_000_000, "remote": {"allow_networks": ["10.20.0.0/16"], "allow_ports": [443]}},
-        "pressure": {"shrink": {"enter": 2.5, "leave": 1, "preset": "ocr"}},
-        "history": {"marker": "[an image: left out]\n"},
-    },
-    "secret": {"name": "vllm-key", "upstreamKey": "api-key"},
-    "image": {"repository": "registry.example.com/vlm-gateway", "tag": "1.2.3"},
-    "imagePullSecrets": [{"name": "registry"}],
-    "replicas": 3,
-    "podLabels": {"team": "vision"},
-    "podAnnotations": {"note": "yes"},
-    "nodeSelector": {"kubernetes.io/arch": "amd64"},
-    "tolerations": [{"key": "cpu", "operator": "Exists", "effect": "NoSchedule"}],
-    "affinity": {"podAntiAffinity": {}},
-    "topologySpreadConstraints": [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": {"app.kubernetes.io/instance": "release"}},
-        }
-    ],
-    "priorityClassName": "high",
-    "extraVolumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}],
-    "extraVolumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],
-    "serviceAccount": {"annotations": {"note": "yes"}},
-    "service": {"type": "LoadBalancer", "port": 80, "annotations": {"note": "yes"}},
-    "podDisruptionBudget": {"maxUnavailable": "25%"},
-    "networkPolicy": {
-        "enabled": True,
-        "ingressFrom": [{"namespaceSelector": {}}],
-        "upstreamTo": [{"podSelector": {"matchLabels": {"app": "vllm"}}}],
-        "extraEgress": [{"ports": [{"protocol": "TCP", "port": 3128}]}],
-    },
-    "httpRoute": {
-        "enabled": True,
-        "parentRefs": [{"name": "public", "namespace": "gateways"}],
-        "hostnames": ["vlm.example.com"],
-        "annotations": {"note": "yes"},
-    },
-    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
-    "dashboards": {"enabled": True, "annotations": {"folder": "vLLM"}},
-    "scaledObject": {"enabled": True, "target": {"name": "vllm"}},
-}
-SEVERAL = {
-    "settings": {
-        "upstreams": [
-            {"name": "a", "url": "http://vllm-0.vllm:8000", "api_key_file": "/run/secrets/vlm-gateway/a"},
-            {"name": "b", "url": "http://vllm-1.vllm"},
-        ],
-        "images": {"remote": {"policy": "refuse"}},
-    },
-    "secret": {"name": "vllm-keys"},
-    "networkPolicy": {"enabled": True},
-}
-SMALL = {
-    "settings": {"mode": "shadow"},
-    "fullnameOverride": "gw",
-    "replicas": 1,
-    "serviceAccount": {"create": False},
-    "scaledObject": {
-        "enabled": True,
-        "target": {"kind": "Deployment", "name": "vllm"},
-        "matchers": 'cluster="a"',
-        "threshold": "0.5",
-    },
-}
-VALUE_SETS = {"defaults": {}, "everything": EVERYTHING, "several": SEVERAL, "small": SMALL}
+PAGE = (ROOT / "docs/kubernetes.md").read_text()
 BY_NAME = pytest.mark.parametrize("name", VALUE_SETS)
 
 
@@ -227,6 +157,47 @@ class TestValues:
         assert f'\nversion = "{chart["appVersion"]}"\n' in (ROOT / "pyproject.toml").read_text()
 
 
+class TestNotes:
+    def test_they_say_where_clients_find_it(self, rendered):
+        service = the(rendered["everything"], "Service")
+        address = f"http://{service['metadata']['name']}.vlm:{service['spec']['ports'][0]['port']}/v1"
+        assert f"\n  {address}\n" in helm_notes(EVERYTHING)
+        assert "before https://vllm.models:8443." in helm_notes(EVERYTHING)
+
+    def test_they_say_what_one_might_overlook(self):
+        assert "before 2 model servers." in helm_notes(SEVERAL)
+        assert "shadow mode" in helm_notes(SMALL)
+        assert "shadow mode" not in helm_notes({})
+        assert "Nothing scrapes" in helm_notes({})
+        assert "Nothing scrapes" not in helm_notes(EVERYTHING)
+
+
+@BY_NAME
+def test_helm_has_nothing_to_say_against_it(name):
+    report = lint(CHART, VALUE_SETS[name], strict=True)
+    assert {each["error"] for each in report["messages"]} == {"icon is recommended"}
+
+
+class TestDocs:
+    """The values that docs/kubernetes.md shows."""
+
+    SHOWN = re.findall(r"```yaml not run: values[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+
+    @pytest.mark.parametrize("text", SHOWN)
+    def test_the_chart_takes_them(self, text):
+        assert settings_in(helm_rendered(yaml.safe_load(text)))
+
+    def test_every_value_that_is_named_is_there(self):
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        dotted = set(
+            re.findall(r"`((?:podMonitor|prometheusRule|dashboards|scaledObject|httpRoute|networkPolicy)\.\w+)`", PAGE)
+        )
+        assert len(dotted) >= 7
+        assert len(self.SHOWN) == 2
+        for section, name in (each.split(".") for each in dotted):
+            assert name in values[section]
+
+
 class TestNetworkPolicy:
     def test_it_lets_the_gateway_reach_its_servers_and_the_public_internet(self, rendered):
         names, vllm, images, extra = the(rendered["everything"], "NetworkPolicy")["spec"]["egress"]
@@ -271,6 +242,13 @@ class TestScaledObject:
         scaled = the(rendered[name], "ScaledObject")
         assert scaled["spec"]["scaleTargetRef"]["name"] == "vllm"
         assert_is_demand(scaled, settings_in(rendered[name]))
+
+    @pytest.mark.system("promtool")
+    def test_prometheus_takes_the_query(self, rendered, tmp_path):
+        (trigger,) = the(rendered["everything"], "ScaledObject")["spec"]["triggers"]
+        rule = {"record": "demand", "expr": trigger["metadata"]["query"]}
+        (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "own", "rules": [rule]}]}))
+        subprocess.run(["promtool", "check", "rules", tmp_path / "rules.yaml"], check=True)
 
     def test_it_asks_for_the_series_of_this_release(self, rendered):
         (trigger,) = the(rendered["everything"], "ScaledObject")["spec"]["triggers"]

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from tests.deploy.manifests import KUBERNETES_VERSIONS, KUSTOMIZE, ROOT, kustomized
-from tests.deploy.schemas import faults
+from tests.deploy.manifests import KUSTOMIZE, ROOT, kustomized
+from tests.deploy.schemas import KUBERNETES_VERSIONS, faults
 from tests.deploy.wiring import (
     SECONDS_TO_LEAVE,
     assert_can_decode_pictures,

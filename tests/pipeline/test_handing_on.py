@@ -1,7 +1,5 @@
 """What the upstream sees of what is handed on, and that it sees none of it unless that is set."""
 
-import pytest
-
 from tests.support.live_gateway import chat, image, live_gateway
 from tests.support.model_server import model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -64,12 +62,3 @@ async def test_turns_of_a_conversation_name_the_same_picture():
 async def test_in_shadow_mode_nothing_is_handed_on_or_left_out():
     (headers,) = await seen(chat(), headers={"x-session-id": "mine"}, mode="shadow", hand_on={"headers": LLM_D})
     assert {name: values for name, values in headers.items() if values} == {"x-session-id": ["mine"]}
-
-
-@pytest.mark.parametrize("path", ["/detokenize"])
-async def test_what_has_no_price_is_still_somebodys(path):
-    async with model_server() as upstream, live_gateway(upstream.base_url, hand_on={"headers": LLM_D}) as gateway:
-        await gateway.http.post(path, json={"model": "tiny", "tokens": [1]})
-        (visit,) = posts(upstream)
-    assert visit.header("x-llm-d-inference-fairness-id") == ["default"]
-    assert visit.header("x-prompt-tokens") == []
