@@ -132,6 +132,7 @@ $(SBOM_TOOL)/bin/cyclonedx-py:
 $(SHIPPED)/.installed: requirements/exact-text.txt
 	$(PYTHON) -m venv --clear $(SHIPPED)
 	$(SHIPPED)/bin/pip install $(PIP_FLAGS) --require-hashes -r requirements/exact-text.txt
+	$(SHIPPED)/bin/pip uninstall -qq --yes setuptools pip
 	touch $@
 
 $(VENV)/.locked: requirements/build.txt requirements/dev.txt

@@ -59,7 +59,7 @@ def page_of(text):
             '```sh\nvlm-gateway tokens --family qwen2_vl 56x56 --json\n```\n```json\n{"family": "other"}\n```',
             "qwen2_vl",
         ),
-        ("```sh\nvlm-gateway tokens --family qwen2_vl 56x56\n```\n```text\n5 … 4\n```", "it prints"),
+        ("```sh\nvlm-gateway tokens --family qwen2_vl 56x56\n```\n```text\n56x56 … 5 tokens\n```", "it prints"),
         ("```promql\nrate(gateway_nothing_total[5m])\n```", "there is no gateway_nothing_total"),
         ("```json\n{1}\n```", "Expecting property name"),
         ("```ruby\n```", "nobody looks at blocks of 'ruby'"),

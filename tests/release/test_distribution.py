@@ -1,5 +1,6 @@
 """What is given out: a wheel with the package and nothing else, a source distribution that it can be built from."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -17,8 +18,10 @@ METADATA = f"vlm_gateway-{__version__}.dist-info"
 SOURCES = f"vlm_gateway-{__version__}"
 
 
-def run(*command, cwd=ROOT):
-    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
+def run(*command, cwd=ROOT, env=None):
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{command}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
@@ -92,13 +95,14 @@ def test_the_wheel_installs_into_a_fresh_environment_and_its_command_runs(folder
     (path,) = folder.glob("*.whl")
     venv.create(tmp_path / "venv", with_pip=True, symlinks=True)
     python, command = (tmp_path / "venv" / "bin" / name for name in ("python", "vlm-gateway"))
-    locked = ("--require-hashes", "-r", ROOT / "requirements" / "runtime.txt")
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *locked)
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", path)
-    run(python, "-m", "pip", "check")
-    assert "Usage: vlm-gateway" in run(command, "--help", cwd=tmp_path)
-    assert "2691" in run(command, "tokens", "--family", "qwen2_5_vl", "1920x1080", cwd=tmp_path)
-    where = run(python, "-c", "import gateway; print(gateway.__file__)", cwd=tmp_path).strip()
+    outside = {"cwd": tmp_path, "env": {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}}
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*install, "--require-hashes", "-r", ROOT / "requirements" / "runtime.txt", **outside)
+    run(*install, "--no-deps", path, **outside)
+    run(python, "-m", "pip", "check", **outside)
+    assert "Usage: vlm-gateway" in run(command, "--help", **outside)
+    assert "2691" in run(command, "tokens", "--family", "qwen2_5_vl", "1920x1080", **outside)
+    where = run(python, "-c", "import gateway; print(gateway.__file__)", **outside).strip()
     assert Path(where).is_relative_to(tmp_path)
 
 

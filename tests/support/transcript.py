@@ -12,8 +12,10 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,27 @@ from tests.support.processes import free_port, running_gateway
 
 MODEL = "Qwen/Qwen2.5-VL-7B-Instruct"
 MOST_SECONDS = 60
+_LEAVE_SECONDS = 5
 STARTS = "vlm-gateway serve --upstream"
-PROGRAMS = ("vlm-gateway", "curl", "make")
+PROGRAMS = ("vlm-gateway", "curl")
 _COMMANDS: Mapping[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+_INTERPRETER = """
+import contextlib, io, json, sys, traceback
+names = {"__name__": "__main__"}
+for line in sys.stdin:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        try:
+            exec(json.loads(line), names)
+        except Exception:
+            traceback.print_exc(file=output)
+            print(json.dumps([False, output.getvalue()]), file=sys.__stdout__, flush=True)
+            continue
+    print(json.dumps([True, output.getvalue()]), flush=True)
+"""
+"""Takes blocks, a line of JSON each, and says whether each is done and what it printed."""
 
 
 class Reader:
@@ -45,21 +65,21 @@ class Reader:
         self._folder = folder
         self._ports = {"8000": str(free_port()), "8080": str(free_port())}
         self._groups: list[int] = []
-        self._python: list[str] = []
+        self._python: subprocess.Popen[str] | None = None
         self._output: str | None = None
         self.played: list[str] = []
         """What was done with each block, in a word."""
 
     def play(self) -> None:
         """Raises AssertionError that names the block."""
-        _write_files(self._folder)
+        for name, content in _files().items():
+            (self._folder / name).write_bytes(content)
         with self._servers():
             try:
                 for block in self._page.blocks:
                     self.played.append(self._play(block))
             finally:
-                for group in self._groups:
-                    _end(group)
+                self._end()
 
     def _play(self, block: Block) -> str:
         where = f"{self._page.name}:{block.line}"
@@ -82,11 +102,18 @@ class Reader:
         return "run"
 
     def run_python(self, block: Block) -> str:
-        """After the page's earlier blocks, whose output is not looked at again."""
-        mark = "~~~ here ~~~"
-        script = "\n".join([*self._python, f"print({mark!r})", block.text])
-        self._python.append(block.text)
-        self._output = self._run([sys.executable, "-c", self._at_own_ports(script)], block).partition(mark)[2]
+        """In the one interpreter of the page."""
+        if self._python is None:
+            self._python = subprocess.Popen(
+                [sys.executable, "-c", _INTERPRETER], cwd=self._folder, env=self._environment, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+            self._groups.append(self._python.pid)
+        assert self._python.stdin is not None
+        assert self._python.stdout is not None
+        print(json.dumps(self._at_own_ports(block.text)), file=self._python.stdin, flush=True)
+        is_done, self._output = json.loads(self._python.stdout.readline())
+        assert is_done, self._output
         return "run"
 
     def load_settings(self, block: Block) -> str:
@@ -133,7 +160,7 @@ class Reader:
     def _run(self, command: list[str], block: Block) -> str:
         """What it prints. Whatever it leaves running ends with the page."""
         expected = int(block.option("exit") or 0)
-        log = self._folder / "output"
+        log = self._folder / f"output-{block.line}"  # servers that a block started go on writing to its own
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=output,
@@ -155,6 +182,12 @@ class Reader:
         name = block.option("file")
         if name is not None:
             (self._folder / name).write_text(block.text, encoding="utf-8")
+
+    def _end(self) -> None:
+        if self._python is not None:
+            self._python.communicate(timeout=MOST_SECONDS)  # its input ends, and so does it
+        for group in self._groups:
+            _end(group)
 
     @contextmanager
     def _servers(self) -> Iterator[None]:
@@ -214,15 +247,20 @@ def _comes(shown: str, output: str) -> bool:
     return True
 
 
-def _write_files(folder: Path) -> None:
+@cache
+def _files() -> Mapping[str, bytes]:
     """What the pages speak of."""
-    (folder / "photo.jpg").write_bytes(encoded(picture(4000, 3000), "JPEG"))
     photos = [image(data_url(encoded(picture(1680, 1260, seed=seed)))) for seed in (1, 2)]
-    (folder / "request.json").write_text(json.dumps(chat("Which is sharper?", *photos, model=MODEL)))
+    body = json.dumps(chat("Which is sharper?", *photos, model=MODEL)).encode()
+    return {"photo.jpg": encoded(picture(4000, 3000), "JPEG"), "request.json": body}
 
 
 def _end(group: int) -> None:
-    try:
+    """The whole group, which may be gone already."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
+        give_up_at = time.monotonic() + _LEAVE_SECONDS
+        while time.monotonic() < give_up_at:
+            os.killpg(group, 0)
+            time.sleep(0.05)
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        return
