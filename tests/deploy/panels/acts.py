@@ -1,6 +1,7 @@
 """The day of traffic, what clients do: each act does something that shows on the dashboards, and knows what it did."""
 
 import json
+import pathlib
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.pictures import data_url, encoded, picture
 THUMBNAIL = {"x-gateway-resize": "thumbnail"}
 LAB = {"authorization": f"Bearer {LAB_KEY}"}
 TEXT = "Tell me of it."
+BOMB = pathlib.Path(__file__).parents[2] / "data" / "hard_inputs" / "png_bomb_30000.png"
 
 
 def tokens_of(width: int, height: int) -> int:
@@ -136,7 +138,7 @@ async def _bad_pictures(customer: Customer, house: House) -> None:
     bad = {
         "invalid_base64_image": "data:image/png;base64,@@@@",
         "unsupported_image_media_type": data_url(b"<html>no picture</html>"),
-        "image_too_large": data_url(encoded(picture(9000, 6000, mode="1"))),
+        "image_too_large": data_url(BOMB.read_bytes()),
         "invalid_image_dimensions": data_url(encoded(picture(2010, 8))),
     }
     for code, url in bad.items():
