@@ -78,14 +78,12 @@ def _datasource() -> dict[str, Any]:
 
 
 def _variable(name: str) -> dict[str, Any]:
-    query = _QUERIES[name]
     return {
         "type": "query",
         "name": name,
         "label": _LABELS[name],
         "datasource": DATASOURCE,
-        "query": query,
-        "definition": query,
+        "query": _QUERIES[name],
         "regex": "",
         "hide": 0,
         "multi": True,

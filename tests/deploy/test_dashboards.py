@@ -26,7 +26,7 @@ BUILT_IN = {"__rate_interval", "__range", "__interval", "__all"}
 LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 every_dashboard = pytest.mark.parametrize("name", [*UIDS, "runbook"])
-every_target = pytest.mark.parametrize("target", targets(), ids=lambda target: "/".join(map(str, target.key)))
+every_target = pytest.mark.parametrize("target", list(targets()), ids=lambda target: "/".join(map(str, target.key)))
 
 
 class TestTheGenerator:

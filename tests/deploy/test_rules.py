@@ -130,12 +130,12 @@ class TestTheRunbook:
 class TestCases:
     @every_alert
     def test_there_is_one_where_it_fires_and_one_where_it_does_not(self, name):
-        cases = [case for file in CASES for test in tests_of(file) for case in test.get("alert_rule_test", ())]
+        cases = [case for file in CASES for test in cases_of(file) for case in test.get("alert_rule_test", ())]
         fires = {bool(case["exp_alerts"]) for case in cases if case["alertname"] == name}
         assert fires == {True, False}
 
     def test_every_recording_rule_has_one(self):
-        asked = {case["expr"] for file in CASES for test in tests_of(file) for case in test.get("promql_expr_test", ())}
+        asked = {case["expr"] for file in CASES for test in cases_of(file) for case in test.get("promql_expr_test", ())}
         assert [name for name in RECORDED if not any(expr.startswith(name) for expr in asked)] == []
 
     @pytest.mark.system("prometheus")
@@ -150,7 +150,7 @@ class TestCases:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def tests_of(file):
+def cases_of(file):
     return yaml.safe_load(file.read_text())["tests"]
 
 

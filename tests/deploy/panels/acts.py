@@ -1,6 +1,7 @@
 """The day of traffic, what clients do: each act does something that shows on the dashboards, and knows what it did."""
 
 import json
+import pathlib
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.pictures import data_url, encoded, picture
 THUMBNAIL = {"x-gateway-resize": "thumbnail"}
 LAB = {"authorization": f"Bearer {LAB_KEY}"}
 TEXT = "Tell me of it."
+BOMB = pathlib.Path(__file__).parents[2] / "data" / "hard_inputs" / "png_bomb_30000.png"
 
 
 def tokens_of(width: int, height: int) -> int:
@@ -36,6 +38,9 @@ async def plain_requests(house: House) -> None:
     await customer.is_served(TEXT, stream=True, headers=LAB, tenant="lab")
     await customer.is_served(TEXT, model="small")
     await customer.is_served(TEXT, model="small", stream=True)
+    # The emulator's template leaves tools out, so it takes less than was to be expected.
+    tools = [{"type": "function", "function": {"name": "look", "description": "Look again. " * 40}}]
+    await customer.is_served(TEXT, model="small", tools=tools)
     await _completion(customer)
     await _counting_of_tokens(customer)
     assert (await house.gateway.http.get("/v1/models")).status_code == 200
@@ -113,7 +118,7 @@ async def faults_of_clients(house: House) -> None:
     """Nothing of this gets to an engine, but one that was let in before its picture was decoded."""
     customer = house.customer
     await _bad_pictures(customer, house)
-    visit, task = customer.post(CHAT, b"[")
+    visit, task = customer.post(CHAT, b"{")
     await task
     customer.note_refused(visit, "bad_request", code="invalid_json", model="other")
     await customer.is_refused("never_fits_context", "x" * 5000, code="context_length_exceeded")
@@ -136,7 +141,7 @@ async def _bad_pictures(customer: Customer, house: House) -> None:
     bad = {
         "invalid_base64_image": "data:image/png;base64,@@@@",
         "unsupported_image_media_type": data_url(b"<html>no picture</html>"),
-        "image_too_large": data_url(encoded(picture(9000, 6000, mode="1"))),
+        "image_too_large": data_url(BOMB.read_bytes()),
         "invalid_image_dimensions": data_url(encoded(picture(2010, 8))),
     }
     for code, url in bad.items():
@@ -158,7 +163,7 @@ async def pictures_by_address(house: House) -> None:
 
 
 async def workers_that_die(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is killed at its work, two are ended for taking too long."""
+    """One is killed at its work, one is ended for taking too long."""
     customer = house.customer
     killer, hanger = (image(data_url(encoded(picture(140, 140, seed=seed)))) for seed in (1, 2))
     with monkeypatch.context() as patch:
@@ -172,4 +177,4 @@ async def workers_that_die(house: House, monkeypatch: pytest.MonkeyPatch) -> Non
         await house.note_moment("decoding", decode_bytes={"held": Range(140 * 140, 1 << 26)})
         await task
     customer.note_refused(visit, "bad_image", code="image_parse_error", model="tiny", wait=AT_ONCE)
-    house.tally.workers_lost["late"] += 2
+    house.tally.workers_lost["late"] += 1

@@ -13,7 +13,7 @@ import httpx
 from tests.deploy.panels.tally import Picture, Range, Seen, Tally
 from tests.support.live_gateway import CHAT, chat
 
-AT_ONCE = Range(0.0, 0.004)
+AT_ONCE = Range(0.0, 0.02)
 """What a request waits for that finds room; longer on no machine that is worth a look."""
 JITTER = 1.25
 """A time to come back is told up to so many times as late, to spread clients."""

@@ -160,6 +160,7 @@ async def a_server_that_turns_away(house: House) -> None:
         house.tally.seen.append(Seen("upstream_refused", model="small", wait=wait, sent_seconds=visit.seconds))
     # A second after the first time, two after the next one.
     await house.note_moment("paused", pause={"c": Range(0.1, 2.0)})
+    await until(lambda: house.gateway.metrics("gateway_admission_pause_seconds") == {})
 
 
 async def answers_that_end_early(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
