@@ -42,7 +42,7 @@ function updateUpstream(node, upstream, isOnly) {
   setText(part(node, "name"), isOnly && upstream.name === "default" ? "Model server" : upstream.name);
   setText(part(node, "state"), word);
   setAttribute(part(node, "state"), "data-level", level);
-  const trouble = upstream.state === "up" ? "" : troubleOf(upstream);
+  const trouble = troubleOf(upstream);
   setText(part(node, "trouble"), trouble);
   part(node, "trouble").hidden = !trouble;
   setText(part(node, "models"), modelSentences(upstream.models));
@@ -51,8 +51,11 @@ function updateUpstream(node, upstream, isOnly) {
 }
 
 function troubleOf(upstream) {
-  if (upstream.state !== "passed_over") return upstream.trouble ?? "It does not answer.";
-  return "It answers, but fails or does no work: requests go elsewhere where they can.";
+  if (upstream.state === "passed_over") {
+    return "It answers, but fails or does no work: requests go elsewhere where they can.";
+  }
+  if (upstream.state === "up") return upstream.trouble ? `Not all that it tells can be read: ${upstream.trouble}` : "";
+  return upstream.trouble ?? "It does not answer.";
 }
 
 function modelSentences(models) {
