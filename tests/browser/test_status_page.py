@@ -132,6 +132,35 @@ class TestWatching:
                 await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
                 assert await asked_within(opened, 5_000) > 1
 
+    async def test_an_answer_that_comes_late_neither_ends_a_pause_nor_asks_twice_after_it(self, open_page):
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def hold(route):
+            asked.set()
+            await may_answer.wait()
+            await route.continue_()
+
+        async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+            await gateway.until_up()
+            async with open_page(url_of(gateway)) as opened:
+                page = opened.page
+                await page.clock.install()
+                await page.reload()
+                await page.route("**/state", hold)
+                await asked.wait()
+                pause = page.get_by_role("button", name="Pause updates")
+                await pause.press("Space")
+                may_answer.set()
+                assert await asked_within(opened, 10_000) == 0
+                asked.clear()
+                may_answer.clear()
+                await pause.press("Space")
+                await asked.wait()
+                await pause.press("Space")
+                await pause.press("Space")
+                may_answer.set()
+                assert 5 < await asked_within(opened, 10_000) <= 12
+
 
 async def asked_within(opened, milliseconds):
     """How often the page asks while so much of its time passes; what was on its way has come before."""

@@ -6,7 +6,7 @@ const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: 
 
 export const count = (number) => whole.format(number);
 export const ratio = (number) => number.toFixed(3);
-export const times = (size) => size.replace("x", " × ");
+export const times = (size) => size.replace("x", "\u00a0×\u00a0");
 export const clock = (time) => clockFormat.format(time);
 
 export function percent(share) {

@@ -172,7 +172,7 @@ function numbers(estimate) {
 }
 
 function families({ families: rows, estimate }) {
-  const head = ["Family", "As it came", "As it would be sent"];
+  const head = ["Family", "As it came", "As sent"];
   return element(
     "table",
     { class: "families" },
