@@ -27,10 +27,10 @@ _Word = Annotated[str, Field(pattern="^[!-~]{1,253}$")]
 class ObjectiveSettings(Section):
     """What `objective` says of each class of requests: names of resources in the router's cluster."""
 
-    critical: _Word = "critical"
-    interactive: _Word = "interactive"
-    default: _Word = "default"
-    batch: _Word = "batch"
+    critical: Annotated[_Word, Field(description="of critical requests")] = "critical"
+    interactive: Annotated[_Word, Field(description="of interactive requests")] = "interactive"
+    default: Annotated[_Word, Field(description="of those that ask for nothing else")] = "default"
+    batch: Annotated[_Word, Field(description="of batch requests")] = "batch"
 
     def of(self, priority: Priority) -> str:
         name: str = getattr(self, priority.label)
