@@ -23,7 +23,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed
 endif
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah
+SYSTEM_PACKAGES := buildah prometheus
 
 .PHONY: help
 help: ## list the commands
