@@ -101,6 +101,12 @@ class TestSidecar:
         (visit,) = gateway.visits
         assert (visit.method, visit.path) == ("POST", "/gateway/drain?timeout_seconds=120")
 
+    def test_its_page_has_the_times_that_it_has(self, rendered):
+        page = (ROOT / "docs/sidecar.md").read_text()
+        spec, (url, _) = pod_of(rendered["sidecar"])["spec"], self._drain_call(rendered["sidecar"])
+        assert f"`POST {urlsplit(url).path}?{urlsplit(url).query}`" in page
+        assert f"`terminationGracePeriodSeconds` is {spec['terminationGracePeriodSeconds']}:" in page
+
     def test_without_a_spare_gpu_the_old_pod_goes_first(self, rendered):
         strategy = the(rendered["sidecar"], "Deployment")["spec"]["strategy"]
         assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
