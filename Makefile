@@ -10,6 +10,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK_TOOL := .cache/uv
+SBOM_TOOL := .cache/cyclonedx
+SHIPPED := .cache/shipped
 PIP_FLAGS := --disable-pip-version-check -qq
 TEST_PROCESSES ?= 2
 
@@ -23,7 +25,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed
 endif
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah prometheus
+SYSTEM_PACKAGES := buildah chromium curl prometheus
 
 .PHONY: help
 help: ## list the commands
@@ -52,8 +54,12 @@ test-long: $(VENV)/.installed ## a million events before the waiting line, each 
 FUZZ_FLAGS ?= --seconds 60
 
 .PHONY: fuzz
-fuzz: $(VENV)/.installed ## damaged pictures, data URLs and bodies by the hundred thousand: a known error or success, nothing else
+fuzz: $(VENV)/.installed ## damaged pictures, URLs, bodies and answers of hosts by the hundred thousand: a known error or success, nothing else
 	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
+
+.PHONY: screenshots
+screenshots: $(VENV)/.installed ## the pictures of docs/screenshots anew, in Debian's Chromium; half a minute
+	$(BIN)/python -m tests.browser.screenshots
 
 .PHONY: system
 system: ## install the Debian packages that tests marked `system` need (root)
@@ -81,6 +87,10 @@ lint: $(VENV)/.installed ## ruff: rules and format
 types: $(VENV)/.installed ## mypy, strict
 	$(BIN)/mypy
 
+.PHONY: dashboards
+dashboards: $(VENV)/.installed ## write deploy/grafana/dashboards from scripts/dashboards and docs/runbook.md
+	$(BIN)/python -m scripts.dashboards
+
 .PHONY: imports
 imports: $(VENV)/.installed ## the import direction of the house
 	$(BIN)/lint-imports
@@ -96,6 +106,21 @@ lock: $(LOCK_TOOL)/bin/uv ## solve pyproject.toml into requirements/*.txt, with 
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(LOCK) $(UPGRADE) - -c requirements/dev.txt -o requirements/build.txt
 
+.PHONY: docs
+docs: $(VENV)/.installed ## write docs/reference anew from the code
+	$(BIN)/python -m scripts.reference
+
+.PHONY: dist
+dist: $(VENV)/.installed ## build the source distribution and the wheel into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+# What the container image has: the runtime requirements and those of exact-text, installed by themselves.
+.PHONY: sbom
+sbom: $(SBOM_TOOL)/bin/cyclonedx-py $(SHIPPED)/.installed ## list what the container image installs, as CycloneDX, in dist/
+	mkdir -p dist
+	$(SBOM_TOOL)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+	  --of JSON -o dist/sbom.cdx.json $(SHIPPED)/bin/python
+
 .PHONY: clean
 clean: ## remove what was built, downloaded or cached
 	rm -rf $(VENV) $(VLLM_VENV) .cache build dist *.egg-info .coverage* .*_cache .hypothesis
@@ -103,6 +128,16 @@ clean: ## remove what was built, downloaded or cached
 $(LOCK_TOOL)/bin/uv:
 	$(PYTHON) -m venv $(LOCK_TOOL)
 	$(LOCK_TOOL)/bin/pip install $(PIP_FLAGS) uv
+
+$(SBOM_TOOL)/bin/cyclonedx-py:
+	$(PYTHON) -m venv $(SBOM_TOOL)
+	$(SBOM_TOOL)/bin/pip install $(PIP_FLAGS) cyclonedx-bom
+
+$(SHIPPED)/.installed: requirements/exact-text.txt
+	$(PYTHON) -m venv --clear $(SHIPPED)
+	$(SHIPPED)/bin/pip install $(PIP_FLAGS) --require-hashes -r requirements/exact-text.txt
+	$(SHIPPED)/bin/pip uninstall -qq --yes setuptools pip
+	touch $@
 
 $(VENV)/.locked: requirements/build.txt requirements/dev.txt
 	$(PYTHON) -m venv --clear $(VENV)

@@ -3,7 +3,9 @@
 From base64 to base64, to what a model of a million pixels sees. CPU is that of this process and of the worker together;
 rounds are interleaved and medians shown, so that ratios of one run hold on a busy machine. `limit` is the least that
 libjpeg-turbo and the encoder take: a scaled decode and an encode of the result, without a resize. Quality is against a
-full decode and one LANCZOS resize, by SSIM (Wang et al. 2004, windows of 8 x 8, grey).
+full decode and one LANCZOS resize, by SSIM (Wang et al. 2004, windows of 8 x 8, grey). `bytes a pixel` is by how much
+the worker grows at most beyond what it and the file take, for each pixel of the file. PNG and WebP are shrunk by
+libvips where the extra `vips` is installed; `by Pillow` is the same without it.
 
     python -m benchmarks.images --rounds 7
     python -m benchmarks.images --quick        shows that it works, measures nothing
@@ -15,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pybase64
@@ -24,6 +27,8 @@ from rich.table import Table
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo
+from gateway.imaging import vips
+from gateway.imaging.heap import give_back_free_memory
 from gateway.imaging.judge import judge
 from gateway.imaging.limits import ImageLimits, job_bytes
 from gateway.imaging.probe import probe
@@ -116,6 +121,15 @@ def timed_judge(file: EncodedFile, info: ImageInfo, target: Size) -> tuple[Verdi
     return verdict, time.process_time() - began
 
 
+def timed_by_pillow(file: EncodedFile, info: ImageInfo, target: Size) -> tuple[Verdict, float]:
+    """As if the extra were not installed."""
+    installed, vips.VIPS_VERSION = vips.VIPS_VERSION, None
+    try:
+        return timed_judge(file, info, target)
+    finally:
+        vips.VIPS_VERSION = installed
+
+
 def here(material: Material) -> bytes:
     return _file_of(judge(EncodedFile(material.payload), material.info, material.target))
 
@@ -125,30 +139,47 @@ def _file_of(verdict: Verdict) -> bytes:
     return verdict.prepared.base64
 
 
+def peak_bytes(file: EncodedFile, info: ImageInfo, target: Size) -> int:
+    """By how much this process grows at most while it judges; runs in a worker."""
+    give_back_free_memory()  # what earlier pictures left would hide what this one takes
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest mark is now what is held
+    before = _status_bytes("VmRSS")
+    judge(file, info, target)
+    return _status_bytes("VmHWM") - before
+
+
+def _status_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) << 10
+
+
 class InWorker:
     """As the gateway does it; `elsewhere_seconds` is the CPU that the worker used."""
 
-    def __init__(self, processes: WorkerProcesses) -> None:
+    def __init__(self, processes: WorkerProcesses, judging: Callable[..., tuple[Verdict, float]] = timed_judge) -> None:
         self._processes = processes
+        self._judging = judging
         self.elsewhere_seconds = 0.0
 
     def __call__(self, material: Material) -> bytes:
         byte_count = job_bytes(material.info, material.target)
-        work = (timed_judge, EncodedFile(material.payload), material.info, material.target)
+        work = (self._judging, EncodedFile(material.payload), material.info, material.target)
         verdict, seconds = self._processes.run(byte_count, *work)
         self.elsewhere_seconds += seconds
         return _file_of(verdict)
 
 
-def cpu_seconds(ways: dict[str, Callable[[Material], bytes]], worker: InWorker, material: Material) -> dict[str, float]:
+def cpu_seconds(ways: dict[str, Callable[[Material], bytes]], material: Material) -> dict[str, float]:
     """One round: CPU of each way, its worker's included."""
-    used = {}
-    for name, way in ways.items():
-        worker.elsewhere_seconds = 0.0
-        began = time.process_time()
-        way(material)
-        used[name] = time.process_time() - began + worker.elsewhere_seconds
-    return used
+    return {name: _cpu_seconds(way, material) for name, way in ways.items()}
+
+
+def _cpu_seconds(way: Callable[[Material], bytes], material: Material) -> float:
+    began = time.process_time()
+    before = way.elsewhere_seconds if isinstance(way, InWorker) else 0.0
+    way(material)
+    used = time.process_time() - began
+    return used + way.elsewhere_seconds - before if isinstance(way, InWorker) else used
 
 
 def ssim(first: Image.Image, second: Image.Image) -> float:
@@ -175,33 +206,47 @@ def quality(material: Material, base64: bytes) -> float:
     return ssim(best, Image.open(io.BytesIO(pybase64.b64decode(base64))))
 
 
-def measure(material: Material, rounds: int, processes: WorkerProcesses) -> tuple[dict[str, float], float]:
-    """Median CPU seconds by way, and the quality of the gateway's result."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Median CPU seconds by way, the quality of the gateway's result, and its memory for each pixel of the file."""
+
+    material: Material
+    seconds: dict[str, float]
+    ssim: float
+    bytes_per_pixel: float
+
+
+def measure(material: Material, rounds: int, processes: WorkerProcesses) -> Measured:
     worker = InWorker(processes)
     ways: dict[str, Callable[[Material], bytes]] = {"naive": naive, "in this process": here, "gateway": worker}
     if material.name.endswith("JPEG"):
         ways["limit"] = limit
+    else:
+        ways["by Pillow"] = InWorker(processes, timed_by_pillow)
     result = worker(material)
-    taken = [cpu_seconds(ways, worker, material) for _ in range(rounds)]
+    taken = [cpu_seconds(ways, material) for _ in range(rounds)]
     medians = {name: statistics.median(one[name] for one in taken) for name in ways}
-    return medians, quality(material, result)
+    work = (peak_bytes, EncodedFile(material.payload), material.info, material.target)
+    peak = processes.run(job_bytes(material.info, material.target), *work)
+    return Measured(material, medians, quality(material, result), peak / material.info.stored.pixels)
 
 
-def table_of(rows: list[tuple[Material, dict[str, float], float]]) -> Table:
-    table = Table(
-        "picture", "to", "naive ms", "limit ms", "in this process ms", "gateway ms", title="CPU of one shrink"
-    )
-    for heading in ("share of the limit", "naive / gateway", "SSIM"):
+def table_of(rows: list[Measured]) -> Table:
+    table = Table("picture", "to", *(f"{column} ms" for column in _COLUMNS), title="CPU of one shrink")
+    for heading in ("share of the limit", "naive / gateway", "SSIM", "bytes a pixel"):
         table.add_column(heading, justify="right")
-    for material, medians, seen in rows:
+    for row in rows:
+        material, medians = row.material, row.seconds
         share = f"{medians['limit'] / medians['gateway']:.0%}" if "limit" in medians else "-"
         shown = [f"{medians[name] * 1e3:.0f}" if name in medians else "-" for name in _COLUMNS]
         ratio = f"{medians['naive'] / medians['gateway']:.2f}"
-        table.add_row(material.name, str(material.target), *shown, share, ratio, f"{seen:.3f}")
+        table.add_row(
+            material.name, str(material.target), *shown, share, ratio, f"{row.ssim:.3f}", f"{row.bytes_per_pixel:.1f}"
+        )
     return table
 
 
-_COLUMNS = ("naive", "limit", "in this process", "gateway")
+_COLUMNS = ("naive", "limit", "in this process", "by Pillow", "gateway")
 
 
 def main() -> None:
@@ -216,7 +261,7 @@ def main() -> None:
     try:
         for material in materials(QUICK_SIDES if given.quick else LARGE_SIDES):
             console.print(f"{material.name}, {len(material.file) / 1e6:.1f} MB", style="dim")
-            rows.append((material, *measure(material, 1 if given.quick else given.rounds, processes)))
+            rows.append(measure(material, 1 if given.quick else given.rounds, processes))
     finally:
         processes.close()
     console.print(table_of(rows))

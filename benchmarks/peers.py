@@ -187,7 +187,12 @@ def gateway(**settings: str) -> Callable[[Setup], Launch]:
 
     def launch(setup: Setup) -> Launch:
         program = _program("vlm-gateway", Path(sys.executable).parent)
-        environment = {"GATEWAY_SERVER__HOST": "127.0.0.1", "GATEWAY_LOG__REQUESTS": "false", **settings}
+        environment = {
+            "GATEWAY_SERVER__HOST": "127.0.0.1",
+            "GATEWAY_SERVER__DRAIN_GRACE_SECONDS": "0",
+            "GATEWAY_LOG__REQUESTS": "false",
+            **settings,
+        }
         if setup.is_refusing:
             environment["GATEWAY_SERVER__SEATS"] = "0"
         if setup.body_budget_bytes is not None:

@@ -10,10 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
+
 from gateway import __version__
 from gateway.backends import compose_backends
 from gateway.domain.errors import GatewayError
 from gateway.fetching import start_fetching
+from gateway.gpus import watch_gpus
 from gateway.imaging.processes import JobLimits, WorkerProcesses
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
@@ -25,10 +28,12 @@ from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.relief import Relief
+from gateway.pipeline.status import StatusReader
 from gateway.policies import (
     ByteBudgets,
     body_limits_of,
     models_of,
+    page_access_of,
     policies_of,
     pressure_policy_of,
     shadow_body_limits_of,
@@ -37,18 +42,21 @@ from gateway.policies import (
 )
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
-from gateway.server.control import create_control_app
+from gateway.server.control import DRAIN_PATH, create_control_app
+from gateway.server.draining import Drain, closing
 from gateway.server.keep_alive import KeepAlive
+from gateway.server.page_routes import PAGE_PATHS
 from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
 from gateway.server.shadow_proxy import ShadowProxy
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
+from gateway.traces import start_tracing
 
-CONTROL_PATHS = frozenset(
-    {"/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json"}
-)
+CONTROL_PATHS = PAGE_PATHS | {
+    "/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", DRAIN_PATH,
+}  # fmt: skip
 _WALL_PER_CPU_SECOND = 3  # a picture is given up when it had so much time, though others had the cores
 _FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
 
@@ -75,7 +83,10 @@ class Running:
     backends: Sequence[Backend]
     metrics: Metrics
     seats: Seats
+    drain: Drain
+    clock: Callable[[], float]
     connection_refusals: ConnectionRefusals
+    status: StatusReader
 
 
 class Application:
@@ -94,7 +105,7 @@ class Application:
         self._write_log = write_log
         self._timing = timing
         self._models = models_of(settings)
-        self._control = create_control_app(self)
+        self._control = create_control_app(self, page_access_of(settings), has_drain_route=settings.server.drain_route)
         self._running: Running | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,7 +115,8 @@ class Application:
             await self._control(scope, receive, send)
         else:
             assert self._running is not None, "the server starts the application before it serves"
-            await self._running.proxy(scope, receive, send)
+            drain = self._running.drain
+            await self._running.proxy(scope, receive, closing(send) if drain.is_begun else send)
 
     @property
     def write_timeout_seconds(self) -> float:
@@ -116,18 +128,33 @@ class Application:
             self._running.connection_refusals.note(error)
 
     def drain(self) -> None:
-        """Take nothing new; what is inside is finished."""
+        """Be not ready from now on, soon take nothing new, and finish what is inside."""
         if self._running is not None:
-            self._running.proxy.is_draining = True
+            self._running.drain.begin(self._running.clock())
+
+    def call_off_drain(self) -> None:
+        """Take requests again, unless this process is to end."""
+        if self._running is not None:
+            self._running.drain.call_off()
+
+    def end(self, *, has_grace: bool) -> None:
+        """Drain and be over then. Without grace nothing new is taken from now on."""
+        if self._running is not None:
+            self._running.drain.end(self._running.clock(), has_grace=has_grace)
 
     @property
-    def is_draining(self) -> bool:
-        return self._running is not None and self._running.proxy.is_draining
+    def is_over(self) -> bool:
+        """The process was told to end, and nothing keeps it any more."""
+        running = self._running
+        return running is not None and running.drain.is_over(running.clock(), is_empty=not running.seats.taken)
 
-    @property
-    def is_empty(self) -> bool:
-        """Nobody is inside whose answer would be cut off by stopping now."""
-        return self._running is None or not self._running.seats.taken
+    def in_flight(self) -> int:
+        """How many requests are inside whose answers would be cut off by stopping now."""
+        return 0 if self._running is None else self._running.seats.taken
+
+    def is_drained(self) -> bool:
+        running = self._running
+        return running is None or (running.drain.refuses(running.clock()) and not running.seats.taken)
 
     def is_started(self) -> bool:
         return self._running is not None
@@ -135,7 +162,7 @@ class Application:
     def why_not_ready(self) -> str | None:
         if self._running is None:
             return "the gateway is still starting"
-        if self._running.proxy.is_draining:
+        if self._running.drain.is_begun:
             return "the gateway is shutting down"
         troubles = self.troubles()
         return None if len(troubles) < len(self._running.backends) else "; ".join(troubles)
@@ -147,6 +174,11 @@ class Application:
     def metrics_page(self, accept: str) -> tuple[bytes, str]:
         assert self._running is not None, "the server starts the application before it serves"
         return self._running.metrics.render(accept)
+
+    def status(self) -> bytes:
+        """What the status page shows, as JSON."""
+        assert self._running is not None, "the server starts the application before it serves"
+        return msgspec.json.encode(self._running.status.read(is_draining=self._running.drain.is_begun))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -184,13 +216,7 @@ async def _start(
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=timing.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=timing.call_later)
-    metrics = Metrics(
-        [model.name for model in models],
-        [tenant.name for tenant in settings.tenants],
-        [upstream.name for upstream in upstreams_of(settings)],
-        is_shadow=settings.is_shadow,
-    )
-    metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
+    metrics = _metrics(settings, models)
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
     images, processes = _image_workers(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
@@ -208,10 +234,12 @@ async def _start(
         log=log,
         clock=timing.clock,
         relief=_relief(settings, backends, images, timing),
+        tracing=start_tracing(settings, stack),
     )
     keep_alive = _keep_alive(settings)
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
+        **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),
         image_workers_lost_total=processes.lost,
         shadow_mode=lambda: float(settings.is_shadow),
@@ -227,12 +255,41 @@ async def _start(
             (backend.gate.start, backend.gate.stop),
             (backend.poller.start, backend.poller.close),
         )
-    body_limits = body_limits_of(settings, budgets)
-    door = Door(seats, body_budget, body_limits, settings.queue.wait_seconds, tenancy_of(settings))
-    proxy = Proxy(parts, door, keep_alive)
+    drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
+    door = _door(settings, seats, body_budget, budgets, drain)
+    proxy = _proxy(settings, parts, door, budgets, keep_alive)
+    connection_refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
+    status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
+    return Running(proxy, backends, metrics, seats, drain, timing.clock, connection_refusals, status)
+
+
+def _metrics(settings: Settings, models: list[ServedModel]) -> Metrics:
+    metrics = Metrics(
+        [model.name for model in models],
+        [tenant.name for tenant in settings.tenants],
+        [upstream.name for upstream in upstreams_of(settings)],
+        is_shadow=settings.is_shadow,
+    )
+    metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
+    return metrics
+
+
+def _door(settings: Settings, seats: Seats, body_budget: ByteBudget, budgets: ByteBudgets, drain: Drain) -> Door:
+    return Door(
+        seats,
+        body_budget,
+        body_limits_of(settings, budgets),
+        settings.queue.wait_seconds,
+        tenancy_of(settings),
+        page_access_of(settings),
+        drain,
+    )
+
+
+def _proxy(settings: Settings, parts: Parts, door: Door, budgets: ByteBudgets, keep_alive: KeepAlive | None) -> Proxy:
     if settings.is_shadow:
-        proxy = ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), body_limits)
-    return Running(proxy, backends, metrics, seats, ConnectionRefusals(metrics, log, timing.clock))
+        return ShadowProxy(parts, replace(door, body_limits=shadow_body_limits_of(budgets)), door.body_limits)
+    return Proxy(parts, door, keep_alive)
 
 
 def _image_workers(

@@ -25,6 +25,7 @@ from gateway.ledger.host_memory import quarter_share
 from gateway.models.configure import ModelSettingsError, configured_model
 from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Policies
+from gateway.server.page_access import Audience, PageAccess
 from gateway.server.receive import BodyLimits
 from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSettings
 from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
@@ -110,6 +111,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         queue_wait_seconds=settings.queue.wait_seconds,
         whole_answer_seconds=UNHURRIED_SECONDS if settings.is_shadow else settings.upstream.total_timeout_seconds,
         memory_limit_bytes=budgets.limit_bytes,
+        max_fetched_bytes=body_limits_of(settings, budgets).max_bytes,
         overload_status=settings.server.overload_status,
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage and not settings.is_shadow,
@@ -262,6 +264,11 @@ def soonest_level(settings: Settings) -> ServiceLevel:
 def preprocess_backlog_seconds_of(settings: Settings) -> float:
     """Images must not be on their way for longer than a quarter of the time to the first token."""
     return min(settings.budget.preprocess_backlog_seconds, soonest_level(settings).first_token_seconds / 4)
+
+
+def page_access_of(settings: Settings) -> PageAccess:
+    page = settings.status_page
+    return PageAccess(Audience(page.visible_to), frozenset(page.hosts))
 
 
 def body_limits_of(settings: Settings, budgets: ByteBudgets) -> BodyLimits:

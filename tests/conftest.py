@@ -5,9 +5,10 @@ has the same name). Under GATEWAY_REQUIRE_SYSTEM=1 such a skip is a failure, so 
 `real` tests run only when asked for with `-m real`.
 """
 
+import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -56,6 +57,13 @@ def worker_processes() -> Iterator[None]:
         patch.setattr("gateway.app.WorkerProcesses", lambda _limits: shared)
         yield
     shared.end()
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[contextlib.AsyncExitStack]:
+    """Whatever a test enters is left at its end, the last first."""
+    async with contextlib.AsyncExitStack() as entered:
+        yield entered
 
 
 @pytest.fixture(scope="session")

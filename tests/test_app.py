@@ -16,6 +16,7 @@ from tests.support.processes import free_port
 from tests.support.raw_http import raw_http_server
 
 NOWHERE = "http://127.0.0.1:9"
+AT_ONCE = {"drain_grace_seconds": 0}
 
 
 class TestBeforeTheUpstreamIsThere:
@@ -48,10 +49,12 @@ class TestBeforeTheUpstreamIsThere:
 
 class TestDraining:
     async def test_nothing_new_is_taken_and_what_is_inside_is_finished(self):
-        async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+        async with model_server() as upstream, live_gateway(upstream.base_url, server=AT_ONCE) as gateway:
             await gateway.until_up()
-            assert gateway.application.is_empty
+            assert not gateway.application.is_drained()
             gateway.application.drain()
+            assert gateway.application.is_drained()
+            assert not gateway.application.is_over
             assert (await gateway.http.get("/livez")).status_code == 200
             assert "shutting down" in (await gateway.http.get("/readyz")).json()["reason"]
             answer = await gateway.chat()
@@ -62,7 +65,10 @@ class TestDraining:
     async def test_before_the_start_there_is_nothing_to_drain(self):
         application = Application(settings_of(NOWHERE))
         application.drain()
-        assert (application.is_draining, application.is_empty, application.is_started()) == (False, True, False)
+        application.end(has_grace=True)
+        application.call_off_drain()
+        assert (application.is_drained(), application.is_over, application.is_started()) == (True, False, False)
+        assert application.in_flight() == 0
         assert application.why_not_ready() == "the gateway is still starting"
 
 

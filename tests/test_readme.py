@@ -332,6 +332,8 @@ def test_the_formats_it_names_are_those_that_are_read():
     assert set(ImageFormat) - DECODABLE <= {ImageFormat.HEIC}
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert any(each.startswith("pillow-heif") for each in extras["heic"])
+    assert "With the extra `vips`, PNG and WebP are shrunk by libvips" in TEXT
+    assert any(each.startswith("pyvips[binary]") for each in extras["vips"])
 
 
 def test_the_limits_and_the_counter_of_hostile_pictures_are_what_it_says():

@@ -26,8 +26,7 @@ GROWING = Habits(kind="growing", images=((224, 224),), output_median=90, output_
 class Cell:
     """One row of the tables for each arm. Capacity is measured with `probe` on the same size of server.
 
-    `is_burst`: lasts only until enough requests were sent, because what is measured are refusals. `arms` are the only
-    ones that it is for, if it names any.
+    `arms` are the only ones that it is for, if it names any.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Cell:
     probe: Habits = MIX
     slo: Slo = LEVEL
     patience_seconds: float = 20.0
-    is_burst: bool = False
     arms: tuple[str, ...] = ()
 
     def suits(self, arm: Arm) -> bool:
@@ -49,12 +47,12 @@ class Cell:
         return sum(stream.load for stream in self.streams)
 
     def seconds(self, answers: int, capacity_per_second: float) -> float:
-        """How long it takes to see so many answers, or to send so many requests of a burst.
+        """How long it takes to see so many answers.
 
         What runs alone for comparison lasts as long as what it is compared with.
         """
         is_alone = self.load < ALONE_BELOW
-        share = self.load if self.is_burst else 1.0 if is_alone else min(1.0, self.load)
+        share = 1.0 if is_alone else min(1.0, self.load)
         return answers / (share * capacity_per_second)
 
 
@@ -100,7 +98,7 @@ def _single(_: tuple[float, ...]) -> list[Cell]:
 
 def _refuse(_: tuple[float, ...]) -> list[Cell]:
     stream = Stream("refuse", 10.0, TEAMS, TEXT)
-    return [Cell("refuse", "texts only, at 10x of a slower server", (stream,), SLOW, TEXT, is_burst=True)]
+    return [Cell("refuse", "texts only, at 10x of a slower server", (stream,), SLOW, TEXT)]
 
 
 def _ladder(_: tuple[float, ...]) -> list[Cell]:

@@ -3,10 +3,8 @@
 import gc
 import logging
 import logging.config
-import math
 import resource
 import signal
-import time
 from types import FrameType
 from typing import Annotated
 
@@ -93,8 +91,9 @@ _NEW_OBJECTS_PER_COLLECTION = 10_000
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn that drains at the first signal: it goes on listening, so that whoever still comes is told so, until
-    nobody is inside or `server.drain_seconds` have passed. The second signal ends it at once.
+    """Uvicorn that drains at a signal (server/draining.py) and goes on listening meanwhile, so that whoever still comes
+    is served or told. Supervisors repeat SIGTERM, which changes nothing; Ctrl-C has no grace, and pressed twice it
+    ends the process at once.
     """
 
     def __init__(self, application: Application, settings: Settings) -> None:
@@ -115,20 +114,17 @@ class _Server(uvicorn.Server):
             )
         )
         self._application = application
-        self._drain_seconds = settings.server.drain_seconds
-        self._drained_by_seconds = math.inf
+        self._was_interrupted = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._application.is_draining or not self._application.is_started():
+        is_again = self._was_interrupted and sig == signal.SIGINT
+        if is_again or not self._application.is_started():
             super().handle_exit(sig, frame)
             return
         logger.info("%s: draining", signal.Signals(sig).name)
-        self._application.drain()
-        self._drained_by_seconds = time.monotonic() + self._drain_seconds
+        self._was_interrupted |= sig == signal.SIGINT
+        self._application.end(has_grace=sig != signal.SIGINT)
 
     async def on_tick(self, counter: int) -> bool:
-        if self._application.is_draining and (
-            self._application.is_empty or time.monotonic() >= self._drained_by_seconds
-        ):
-            self.should_exit = True
+        self.should_exit |= self._application.is_over
         return await super().on_tick(counter)

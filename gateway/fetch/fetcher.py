@@ -68,7 +68,7 @@ class Opener(Protocol):
 class FetchStatistics:
     """Pictures since the start: `fetched` whole, `not_modified` by the host's word, `cached` without asking, `shared`
     with another request that fetched it already, `refused` for their address, `failed` at the host or for want of
-    memory.
+    memory or of room in their request.
     """
 
     fetched: int = 0

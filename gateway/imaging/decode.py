@@ -32,9 +32,7 @@ def load(file: bytes, info: ImageInfo, wanted: Size) -> ImageFile.ImageFile:
 
     Raises any of CLIENT_FAULTS, also where the pixels are of another size than the header said.
     """
-    picture = open_picture(_source(file, info.format), info.format)
-    # Before memory is taken for them: a second PNG header, for one, would count in Pillow and not in the probe.
-    _check_size(picture, info.stored, info.size)
+    picture = opened(file, info)
     if info.format is ImageFormat.JPEG:
         turned = wanted if info.size == info.stored else wanted.transposed
         picture.draft(None, (max(turned.width, 1), max(turned.height, 1)))
@@ -42,6 +40,14 @@ def load(file: bytes, info: ImageInfo, wanted: Size) -> ImageFile.ImageFile:
     else:
         picture.load()
         _check_size(picture, info.size if is_turned_by_decoder(info) else info.stored)
+    return picture
+
+
+def opened(file: bytes, info: ImageInfo) -> ImageFile.ImageFile:
+    """The picture with its header read, which says what the probe's said. Raises any of CLIENT_FAULTS."""
+    picture = open_picture(_source(file, info.format), info.format)
+    # Before memory is taken for the pixels: a second PNG header, for one, would count in Pillow and not in the probe.
+    _check_size(picture, info.stored, info.size)
     return picture
 
 

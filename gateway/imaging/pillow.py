@@ -21,6 +21,7 @@ from PIL import (
     JpegImagePlugin,
     PngImagePlugin,
     TiffImagePlugin,
+    UnidentifiedImageError,
     WebPImagePlugin,
 )
 
@@ -91,6 +92,8 @@ def as_parse_error(what: str) -> Iterator[None]:
     """Turns what Pillow raises on a damaged file into IMAGE_PARSE_ERROR: `what`, then the decoder's own words."""
     try:
         yield
+    except UnidentifiedImageError as fault:  # its words name an object of this process
+        raise GatewayError(Code.IMAGE_PARSE_ERROR, f"{what}: its header is damaged.") from fault
     except CLIENT_FAULTS as fault:
         reason = str(fault)[:_MAX_REASON_CHARACTERS] or type(fault).__name__
         raise GatewayError(Code.IMAGE_PARSE_ERROR, f"{what}: {reason}.") from fault

@@ -38,7 +38,7 @@ _SPARE_ADDRESS_BYTES = 128 << 20  # libraries that are loaded late, stacks, frag
 _ADDRESS_BYTES_PER_BYTE = 2  # of what a job was counted with: address space is not memory
 _LARGE_JOB_BYTES = 32 << 20  # after it, free memory goes back to the system
 _ORPHAN_LOOK_SECONDS = 1.0
-_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}  # one job at a time needs no more
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "VIPS_CONCURRENCY": "1"}  # one job at a time needs no more
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gateway.imaging.colour import to_srgb
 from gateway.imaging.decode import is_turned_by_decoder, load
 from gateway.imaging.limits import OUTPUT_BOUND, most_output_bytes
 from gateway.imaging.pillow import as_parse_error
+from gateway.imaging.vips import VIPS_VERSION, shrunk
 
 _WHITE = (255, 255, 255)
 _BAND_PIXELS = 1 << 20
@@ -55,6 +56,7 @@ ENCODER_ID = "/".join(
         "png-l1",
         f"most-{OUTPUT_BOUND}",
         "bicubic-gap2",
+        f"vips-{VIPS_VERSION}",
     )
 )
 
@@ -74,7 +76,8 @@ def render(file: bytes, info: ImageInfo, target: Size) -> Rendered:
     Its file is at most `most_output_bytes` long. Raises GatewayError IMAGE_PARSE_ERROR, IMAGE_TOO_LARGE.
     """
     with as_parse_error(f"The {info.format} cannot be decoded"):
-        picture = _in_srgb(load(file, info, target), info, target)
+        picture = shrunk(file, info, _unturned(info, target)) or load(file, info, target)
+        picture = _in_srgb(picture, info, target)
     picture.info = {}  # comments and profiles would travel along into the new file
     encoded, media_type = _encoded(
         picture, is_lossy=info.is_lossy, most_bytes=most_output_bytes(info.file_bytes, target)
@@ -144,13 +147,22 @@ def _over_white(picture: Image.Image) -> Image.Image:
 
 def _turned_to(picture: Image.Image, info: ImageInfo, target: Size) -> Image.Image:
     """Resized, then turned: fewer pixels to turn."""
-    transposition = None if is_turned_by_decoder(info) else _TRANSPOSITIONS.get(info.orientation)
-    swaps = transposition is not None and info.size != info.stored
-    width, height = (target.height, target.width) if swaps else (target.width, target.height)
-    if picture.size != (width, height):
+    size = _unturned(info, target)
+    if picture.size != (size.width, size.height):
         gap = None if info.format is ImageFormat.JPEG else _REDUCING_GAP
-        picture = picture.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=gap)
+        picture = picture.resize((size.width, size.height), Image.Resampling.BICUBIC, reducing_gap=gap)
+    transposition = _transposition(info)
     return picture if transposition is None else picture.transpose(transposition)
+
+
+def _transposition(info: ImageInfo) -> Image.Transpose | None:
+    return None if is_turned_by_decoder(info) else _TRANSPOSITIONS.get(info.orientation)
+
+
+def _unturned(info: ImageInfo, target: Size) -> Size:
+    """The target's size as the file lies."""
+    swaps = _transposition(info) is not None and info.size != info.stored
+    return target.transposed if swaps else target
 
 
 def _encoded(picture: Image.Image, *, is_lossy: bool, most_bytes: int) -> tuple[bytes, str]:

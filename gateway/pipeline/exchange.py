@@ -21,8 +21,10 @@ from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.would_be import WouldBe
+from gateway.telemetry.last_refusals import LastRefusals
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
+from gateway.telemetry.trace import Trace, Tracing
 from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import PartSpans, locate_parts
 from gateway.wire.encoded_file import EncodedFile
@@ -49,6 +51,7 @@ class Policies:
     queue_wait_seconds: float
     whole_answer_seconds: float
     memory_limit_bytes: int
+    max_fetched_bytes: int
     overload_status: int | None = None
     output_reservation: ReservationRule = ReservationRule.QUANTILE
     asks_for_usage: bool = True
@@ -90,7 +93,8 @@ class Rules(Protocol):
 class Parts:
     """Everything the story needs, handed in once by app.py. `clock` is monotonic, in seconds.
 
-    There is at least one of `backends`, and each has a name of its own. Without `relief` there is no ladder.
+    There is at least one of `backends`, and each has a name of its own. Without `relief` there is no ladder, without
+    `tracing` there are no traces.
     """
 
     policies: Policies
@@ -101,6 +105,8 @@ class Parts:
     log: RequestLog
     clock: Callable[[], float]
     relief: Relief | None = None
+    tracing: Tracing | None = None
+    refusals: LastRefusals = field(default_factory=LastRefusals)
 
     @property
     def looker(self) -> Looker:
@@ -141,6 +147,7 @@ class Exchange:
     headers: Sequence[tuple[bytes, bytes]]
     arrived: float
     received: float | None = None
+    trace: Trace | None = None
     client_request_id: str | None = None
     resize_preset: str | None = None
     is_return: bool = False

@@ -96,7 +96,7 @@ def plan_known(
         plans = tuple(_unchanged(source, model.family) for source in sources)
         return Plan(tuple(sources), plans, by_count.dropped, by_count.reason)
     room = _context_room(rules, exchange, request, model, text)
-    resize = _resize_policy(rules, exchange)
+    resize = resize_policy(rules, exchange)
     pressed = exchange.relieved.presets if exchange.relieved else {}
     return _fitted(_Conversation(request, sources, by_count, room, trim, resize, pressed), model.family)
 
@@ -201,7 +201,8 @@ def trim_policy(rules: Rules, exchange: Exchange) -> TrimPolicy:
     return policy.under_pressure(relieved.relief.policy.keep_images) if relieved and relieved.is_strict else policy
 
 
-def _resize_policy(rules: Rules, exchange: Exchange) -> ResizePolicy:
+def resize_policy(rules: Rules, exchange: Exchange) -> ResizePolicy:
+    """With what the request asks for. Raises GatewayError invalid_request for a word that is none."""
     policy = replace(rules.policies.resize, encoder_budget=exchange.models.engine.encoder_tokens.value)
     return policy.for_request(exchange.resize_preset)
 

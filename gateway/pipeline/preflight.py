@@ -8,6 +8,7 @@ from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.fitting import price_where_it_fits
 from gateway.pipeline.ladder import declare_rungs
+from gateway.pipeline.planning import Plan
 from gateway.pipeline.reading import read_aside, read_request
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import as_gateway_error, hash_images, spare_known, ticket_of
@@ -19,6 +20,12 @@ from gateway.wire.routes import Route
 
 async def preflight(parts: Parts, exchange: Exchange) -> Report:
     """A refusal is an answer here. Raises GatewayError invalid_json alone, for what is no request of any kind."""
+    report, _ = await look_ahead(parts, exchange)
+    return report
+
+
+async def look_ahead(parts: Parts, exchange: Exchange) -> tuple[Report, Plan | None]:
+    """The same, with what would be done to its images, where that is known."""
     overload_status = parts.policies.overload_status
     try:
         kind = await read_aside(dialect_of, exchange.body)
@@ -29,7 +36,7 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
     except GatewayError as error:
         if error.code is Code.INVALID_JSON:
             raise
-        return Report(verdict_report(refused(error), None, overload_status, _pressure(exchange)), None)
+        return Report(verdict_report(refused(error), None, overload_status, _pressure(exchange)), None), None
     if misfit is not None:
         foresight = never(misfit)
     else:
@@ -37,7 +44,7 @@ async def preflight(parts: Parts, exchange: Exchange) -> Report:
             cost = spare_known(exchange, cost, await hash_images(parts, plan))
         foresight = _foreseen(parts, exchange, cost)
     estimate = estimate_report(parts, exchange, plan, cost)
-    return Report(verdict_report(foresight, request, overload_status, _pressure(exchange)), estimate)
+    return Report(verdict_report(foresight, request, overload_status, _pressure(exchange)), estimate), plan
 
 
 def _pressure(exchange: Exchange) -> PressureReport | None:

@@ -6,6 +6,7 @@ From then on they are files like any other, in base64, as they are sent on.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -66,7 +67,8 @@ async def _fetch(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> 
     seconds = rules.policies.queue_wait_seconds
     try:
         async with asyncio.timeout(seconds):
-            files = await all_of([_fetched(rules, exchange, ref) for ref in refs])
+            holding = _Holding(exchange.hold_beside, rules.policies.max_fetched_bytes)
+            files = await all_of([_fetched(rules, exchange, ref, holding) for ref in refs])
     except TimeoutError as error:
         raise GatewayError(
             Code.FAILED_TO_DOWNLOAD_IMAGE,
@@ -79,6 +81,28 @@ async def _fetch(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -> 
         exchange.fetched[ref.ordinal] = DataUrl("", None, None, file, needs_respelling=True)
 
 
-async def _fetched(rules: Rules, exchange: Exchange, ref: ImageRef) -> EncodedFile:
+async def _fetched(rules: Rules, exchange: Exchange, ref: ImageRef, holding: "_Holding") -> EncodedFile:
     text = decode_body(_address_decoder, msgspec.Raw(memoryview(exchange.body)[ref.url.start : ref.url.end]))
-    return await rules.remote.fetch(text.strip(), ref.param, exchange.hold_beside)
+    return await rules.remote.fetch(text.strip(), ref.param, partial(holding.hold, ref.param))
+
+
+@dataclass(slots=True)
+class _Holding:
+    """Counts the images of one request together: they are sent on as one body, which may be so long and no longer."""
+
+    hold_beside: Callable[[int], None]
+    most_bytes: int
+    held_bytes: int = 0
+
+    def hold(self, param: str, byte_count: int) -> None:
+        """Raises GatewayError request_too_large, with the image by which it became too much."""
+        self.hold_beside(byte_count)
+        self.held_bytes += byte_count
+        if self.held_bytes > self.most_bytes:
+            raise GatewayError(
+                Code.REQUEST_TOO_LARGE,
+                f"With `{param}`, the images that the request gives by address have {self.held_bytes} bytes as base64; "
+                f"the limit of a whole request is {self.most_bytes} (server.max_body_bytes). Send fewer or smaller "
+                "ones.",
+                param=param,
+            )

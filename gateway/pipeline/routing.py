@@ -13,9 +13,12 @@ _COMPARED_BYTES = 4096
 
 
 def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
-    """Before the request is priced. With one server there is nothing to choose."""
+    """Before the request is priced; with one server there is nothing to choose. Whatever refuses it from now on counts
+    for its model.
+    """
     if len(parts.backends) > 1:
         exchange.goes_to(best_of(parts.backends, exchange, request, parts.clock()))
+    exchange.model = exchange.models.served(request.model)
 
 
 def best_of(backends: Sequence[Backend], exchange: Exchange, request: VisionRequest, now: float) -> Backend:

@@ -102,8 +102,7 @@ def answered_here(parts: Parts, exchange: Exchange) -> None:
     """The gateway gave a whole answer of its own; no model was asked."""
     _close(parts, exchange, Ending.DONE)
     _count(parts, exchange, Outcome.FINISHED)
-    if parts.log.is_on:
-        parts.log.write(record_of(exchange, Outcome.FINISHED, None, 200, parts.clock()))
+    _tell(parts, exchange, Outcome.FINISHED, None, 200)
 
 
 def _final_status(exchange: Exchange) -> int:
@@ -162,9 +161,20 @@ def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayErro
     _count(parts, exchange, outcome)
     if exchange.would_be is not None:
         _count_in_shadow(parts, exchange, exchange.would_be)
-    if parts.log.is_on:
-        status = _status(parts, exchange, outcome, error)
-        parts.log.write(record_of(exchange, outcome, error, status, parts.clock()))
+    _tell(parts, exchange, outcome, error, _status(parts, exchange, outcome, error))
+
+
+def _tell(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None) -> None:
+    """The log, the list of the last refusals and the trace, as far as there are any."""
+    is_refusal = error is not None or exchange.would_be is not None
+    if not (parts.log.is_on or is_refusal or exchange.trace is not None):
+        return
+    record = record_of(exchange, outcome, error, status, parts.clock())
+    parts.log.write(record)
+    if is_refusal:
+        parts.refusals.note(record)
+    if exchange.trace is not None:
+        exchange.trace.end(record)
 
 
 def _status(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None) -> int | None:
@@ -245,7 +255,7 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
         for rung in touched_by(exchange, exchange.relieved):
             metrics.relieved(rung)
     if exchange.queued is not None:
-        metrics.queue_wait(exchange.queue_seconds)
+        metrics.queue_wait(exchange.queue_seconds, None if exchange.trace is None else exchange.trace.id)
     if exchange.sent_at is not None and exchange.received is not None:
         _count_sent(metrics, exchange, exchange.sent_at - exchange.received)
     if exchange.observer is not None and exchange.first_event_at is not None:
@@ -253,7 +263,8 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     if exchange.transform_seconds:
         metrics.transform(exchange.transform_seconds)
     if exchange.usage is not None and exchange.cost is not None and exchange.is_priced_as_sent:
-        metrics.estimate_error(exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens)
+        predicted, reported = exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens
+        metrics.estimate_error(exchange.model_name, predicted, reported)
 
 
 def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:

@@ -180,6 +180,7 @@ def refuse_what_is_late(exchange: Exchange, now: float) -> None:
             f"The request had {given * 1000:.0f} ms by x-gateway-deadline-ms, and {gone * 1000:.0f} ms after its "
             "arrival it was not yet received and read. Send it faster, or give it longer.",
             reason=Reason.WOULD_MISS_DEADLINE,
+            retry_after_seconds=NO_PROMISE.seconds,
         )
 
 

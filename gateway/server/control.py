@@ -1,16 +1,25 @@
-"""The routes that make no engine work: health, metrics, version, models. FastAPI lives here and only here."""
+"""The routes that make no engine work: health, metrics, version, the status page. FastAPI lives here and beside it."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gateway import __version__
 from gateway.domain.errors import Code, GatewayError
+from gateway.server.loopback import refuse_strangers
+from gateway.server.page_access import PageAccess
+from gateway.server.page_routes import add_page_routes
 from gateway.server.preflight_route import preflight_docs
 from gateway.server.refusals import error_response
 from gateway.wire.routes import PREFLIGHT_PATH
+
+DRAIN_PATH = "/gateway/drain"
+_MOST_DRAIN_SECONDS = 3600.0
+_LOOK_SECONDS = 0.1
 
 
 class Control(Protocol):
@@ -26,10 +35,22 @@ class Control(Protocol):
         """A sentence about each model server that is not up."""
         ...
 
+    def drain(self) -> None: ...
+
+    def call_off_drain(self) -> None: ...
+
+    def is_drained(self) -> bool: ...
+
+    def in_flight(self) -> int: ...
+
     def metrics_page(self, accept: str) -> tuple[bytes, str]: ...
 
+    def status(self) -> bytes:
+        """What the status page shows, as JSON."""
+        ...
 
-def create_control_app(control: Control) -> FastAPI:
+
+def create_control_app(control: Control, page_access: PageAccess, *, has_drain_route: bool = False) -> FastAPI:
     """Everything that is not proxied, errors in OpenAI's shape included."""
     app = FastAPI(title="vlm-gateway", version=__version__, redoc_url=None)
 
@@ -56,9 +77,43 @@ def create_control_app(control: Control) -> FastAPI:
         page, content_type = control.metrics_page(request.headers.get("accept", ""))
         return Response(page, headers={"content-type": content_type})
 
+    if has_drain_route:
+        _add_drain_route(app, control)
+    add_page_routes(app, page_access, control.status)
     app.add_exception_handler(HTTPException, _as_openai_error)
+    app.add_exception_handler(RequestValidationError, _as_bad_request)
+    app.add_exception_handler(GatewayError, _as_it_is)
     _document_preflight(app)
     return app
+
+
+def _add_drain_route(app: FastAPI, control: Control) -> None:
+    @app.post(DRAIN_PATH)
+    async def drain(
+        request: Request, timeout_seconds: Annotated[float, Query(ge=0, le=_MOST_DRAIN_SECONDS)] = 30.0
+    ) -> dict[str, str | int]:
+        """Takes this gateway out of service and answers when nothing is in flight any more, or after the timeout.
+
+        For a preStop hook of the model server beside it; only from this host.
+        """
+        refuse_strangers(request.client, request.headers)
+        control.drain()
+        return await _drained(control, timeout_seconds)
+
+    @app.delete(DRAIN_PATH)
+    async def call_off_drain(request: Request) -> dict[str, str | int]:
+        """Takes it into service again."""
+        refuse_strangers(request.client, request.headers)
+        control.call_off_drain()
+        return {"status": "serving", "in_flight": control.in_flight()}
+
+
+async def _drained(control: Control, timeout_seconds: float) -> dict[str, str | int]:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_seconds
+    while not control.is_drained() and loop.time() < until:  # noqa: ASYNC110 - neither seats nor clocks have events
+        await asyncio.sleep(min(_LOOK_SECONDS, max(0.0, until - loop.time())))
+    return {"status": "drained" if control.is_drained() else "draining", "in_flight": control.in_flight()}
 
 
 def _document_preflight(app: FastAPI) -> None:
@@ -83,3 +138,15 @@ async def _as_openai_error(request: Request, error: Exception) -> Response:
     else:
         refusal = GatewayError(Code.NOT_FOUND, f"There is no {request.url.path} here. See /docs for what there is.")
     return error_response(refusal, error.headers or {})
+
+
+async def _as_bad_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return error_response(GatewayError(Code.INVALID_REQUEST, f"`{where}`: {first['msg']}."), {})
+
+
+async def _as_it_is(_: Request, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)
+    return error_response(error, {})

@@ -22,6 +22,7 @@ _MILLISECONDS = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _PRIORITIES = {priority.label.encode(): priority for priority in Priority}
 _COUNTING = {b"estimate": True, b"upstream": False}
 _JSON = b"application/json"
+_ANY_FILE = b"application/octet-stream"
 _JSON_TYPES = re.compile(rb"application/(?:[a-z0-9.+-]*\+)?json\s*(?:;.*)?", re.IGNORECASE)
 
 
@@ -204,4 +205,16 @@ def refuse_media_type(arrival: Arrival) -> None:
         shown = arrival.content_type.decode("latin-1")[:100] or "nothing"
         raise GatewayError(
             Code.INVALID_REQUEST, f"Content-Type is {shown!r}; send 'application/json'.", param="content-type"
+        )
+
+
+def refuse_other_than_a_picture(arrival: Arrival) -> None:
+    """For a body that is the file itself. No page of another site can send these types without being asked first."""
+    kind = arrival.content_type.partition(b";")[0].strip().lower()
+    if kind != _ANY_FILE and not kind.startswith(b"image/"):
+        shown = kind.decode("latin-1")[:100] or "nothing"
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            f"Content-Type is {shown!r}; send the picture's file as 'application/octet-stream'.",
+            param="content-type",
         )

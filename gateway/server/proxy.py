@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import MutableMapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.domain.errors import Code, GatewayError
@@ -30,14 +30,18 @@ from gateway.server.door import (
     refuse_coding,
     refuse_length,
     refuse_media_type,
+    refuse_other_than_a_picture,
     refuse_unreadable,
 )
+from gateway.server.draining import Drain
 from gateway.server.keep_alive import KeepAlive, KeptAlive
 from gateway.server.models_route import ModelsRoute
+from gateway.server.page_access import PageAccess
 from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, receive_body
 from gateway.server.tokens_route import answer_tokens
-from gateway.wire.routes import ANSWERED_HERE, Kind, classify, sent_on
+from gateway.server.try_route import answer_try
+from gateway.wire.routes import ANSWERED_HERE, TRY_PATH, Kind, classify, sent_on
 
 Scope = MutableMapping[str, Any]
 logger = logging.getLogger(__name__)
@@ -56,6 +60,8 @@ class Door:
     body_limits: BodyLimits
     wait_seconds: float
     tenancy: Tenancy
+    page: PageAccess
+    drain: Drain
 
 
 class Proxy:
@@ -71,7 +77,6 @@ class Proxy:
             parts.policies.queue_wait_seconds + parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS
         )
         self._models_route = ModelsRoute(parts)
-        self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = read_headers(scope["headers"])
@@ -79,6 +84,8 @@ class Proxy:
         if self._keep_alive is not None:
             send = self._keep_alive.over(exchange, send)
         try:
+            if exchange.path == TRY_PATH:
+                self._door.page.refuse(scope, is_data=True)
             await self._attend(exchange, arrival, receive, send)
         except GatewayError as error:
             settle.refused(self._parts, exchange, error)
@@ -102,14 +109,16 @@ class Proxy:
         now = self._parts.clock()
         tenant = self._door.tenancy.tenant_of(arrival.key, now)
         asked_priority, deadline_seconds = arrival.priority, arrival.deadline_seconds
+        trace = None if self._parts.tracing is None else self._parts.tracing.begin(scope["headers"])
         exchange = Exchange(
             request_id=new_request_id(),
             client_request_id=arrival.client_request_id,
             path=scope["path"],
             query=scope["query_string"],
             method=scope["method"],
-            headers=scope["headers"],
+            headers=scope["headers"] if trace is None else trace.onward(scope["headers"]),
             arrived=now,
+            trace=trace,
             resize_preset=arrival.resize_preset,
             is_return=arrival.is_return,
             tenant=tenant,
@@ -141,28 +150,23 @@ class Proxy:
         if refusal is not None:
             raise refusal
 
+    def _limits(self, kind: Kind) -> BodyLimits:
+        """Of the body of such a request."""
+        return limits_of(kind, self._door.body_limits, self._parts.policies.images.max_bytes)
+
     def _counts_here(self, arrival: Arrival) -> bool:
         """The client's own word goes before the setting."""
         asked = arrival.counts_here
         return self._parts.policies.counts_tokens if asked is None else asked
 
     def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
-        self._refuse_while_draining()
-        refuse_by_headers(arrival, self._door.body_limits)
+        self._door.drain.refuse(self._parts.clock())
+        refuse_by_headers(arrival, exchange.route.kind, self._limits(exchange.route.kind))
         exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
             refuse_if_all_full(self._parts.backends, exchange.newcomer)
             if self._parts.relief is not None and exchange.route.kind is not Kind.GENERIC:
                 refuse_at_the_door(self._parts.relief, exchange, self._parts.backends)
-
-    def _refuse_while_draining(self) -> None:
-        if self.is_draining:
-            raise GatewayError(
-                Code.SERVER_IS_OVERLOADED,
-                "This gateway is shutting down; send the request again, another one will take it.",
-                reason=Reason.DRAINING,
-                retry_after_seconds=1.0,
-            )
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.received = self._parts.clock()  # whatever body there is, nobody waits for it
@@ -175,7 +179,7 @@ class Proxy:
     async def _serve_seated(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         answer = None
         patience = min(self._door.wait_seconds, arrival.deadline_seconds or self._door.wait_seconds)
-        body_hold = BodyHold(self._door.body_budget, arrival, self._door.body_limits, patience)
+        body_hold = BodyHold(self._door.body_budget, arrival, self._limits(exchange.route.kind), patience)
         try:
             exchange.body = await self._receive(exchange, arrival, receive, body_hold)
             exchange.body_bytes = len(exchange.body)
@@ -185,6 +189,8 @@ class Proxy:
             try:
                 if exchange.route.kind is Kind.PREFLIGHT:
                     await answer_preflight(self._parts, exchange, send)
+                elif exchange.route.kind is Kind.TRY:
+                    await answer_try(self._parts, exchange, send)
                 elif exchange.route.kind is Kind.TOKENS:
                     await answer_tokens(self._parts, exchange, send)
                 else:
@@ -205,7 +211,7 @@ class Proxy:
     async def _receive(
         self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold
     ) -> bytes | bytearray:
-        limits = self._door.body_limits
+        limits = self._limits(exchange.route.kind)
         body = await receive_body(receive, arrival.content_length, limits, body_hold)
         exchange.received = self._parts.clock()
         if not arrival.is_coded:
@@ -215,10 +221,18 @@ class Proxy:
         return await decode_body(body, arrival.content_encoding, limits.max_decoded_bytes)
 
 
-def refuse_by_headers(arrival: Arrival, limits: BodyLimits) -> None:
+def limits_of(kind: Kind, limits: BodyLimits, picture_bytes: int) -> BodyLimits:
+    """A picture that is tried may be as long as one that is sent."""
+    return replace(limits, max_bytes=min(limits.max_bytes, picture_bytes)) if kind is Kind.TRY else limits
+
+
+def refuse_by_headers(arrival: Arrival, kind: Kind, limits: BodyLimits) -> None:
     """What headers alone show to be in vain. Raises GatewayError 400, 413 or 415."""
     refuse_unreadable(arrival)
-    refuse_media_type(arrival)
+    if kind is Kind.TRY:
+        refuse_other_than_a_picture(arrival)
+    else:
+        refuse_media_type(arrival)
     refuse_coding(arrival)
     refuse_length(arrival, limits.max_bytes)
 

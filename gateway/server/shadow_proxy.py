@@ -11,9 +11,9 @@ from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.would_be import WouldBe
 from gateway.server.body_hold import BodyHold
 from gateway.server.door import Arrival, refuse_length
-from gateway.server.proxy import Door, Proxy, refuse_by_headers
+from gateway.server.proxy import Door, Proxy, limits_of, refuse_by_headers
 from gateway.server.receive import BodyLimits, Receive, receive_body, too_large
-from gateway.wire.routes import ANSWERED_HERE, passes_in_shadow
+from gateway.wire.routes import ANSWERED_HERE, Kind, passes_in_shadow
 
 
 class ShadowProxy(Proxy):
@@ -24,6 +24,12 @@ class ShadowProxy(Proxy):
     def __init__(self, parts: Parts, door: Door, told_limits: BodyLimits) -> None:
         super().__init__(parts, door)
         self._told_limits = told_limits
+
+    def _limits(self, kind: Kind) -> BodyLimits:
+        """What is answered here is read as in earnest."""
+        if kind in ANSWERED_HERE:
+            return limits_of(kind, self._told_limits, self._parts.policies.images.max_bytes)
+        return self._door.body_limits
 
     def _counts_here(self, arrival: Arrival) -> bool:
         """Only where a client asks for it: else the model server counts, as it would without a gateway."""
@@ -36,14 +42,14 @@ class ShadowProxy(Proxy):
             super()._refuse_closed(exchange)
 
     def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
-        self._refuse_while_draining()
+        self._door.drain.refuse(self._parts.clock())
         if exchange.route.kind in ANSWERED_HERE:
-            refuse_by_headers(arrival, self._told_limits)
+            refuse_by_headers(arrival, exchange.route.kind, self._limits(exchange.route.kind))
             return
         refuse_length(arrival, self._door.body_limits.max_bytes)
         exchange.body_bytes = arrival.content_length or 0
         if exchange.would_be is None:
-            exchange.would_be = _told_by_headers(arrival, self._told_limits)
+            exchange.would_be = _told_by_headers(arrival, exchange.route.kind, self._told_limits)
 
     async def _receive(
         self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold
@@ -57,10 +63,10 @@ class ShadowProxy(Proxy):
         return body
 
 
-def _told_by_headers(arrival: Arrival, limits: BodyLimits) -> WouldBe | None:
+def _told_by_headers(arrival: Arrival, kind: Kind, limits: BodyLimits) -> WouldBe | None:
     """None where the body has to be read for it. What is compressed would be, in earnest; here it stays as it is."""
     try:
-        refuse_by_headers(arrival, limits)
+        refuse_by_headers(arrival, kind, limits)
     except GatewayError as refusal:
         return WouldBe(refusal)
     return WouldBe(is_undecided=True) if arrival.is_coded else None

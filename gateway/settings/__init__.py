@@ -15,14 +15,17 @@ from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
     MIB,
     BudgetSettings,
+    GpuSettings,
     HistorySettings,
     ImageSettings,
     LogSettings,
     QueueSettings,
     ResizeSettings,
     ServerSettings,
+    TracingSettings,
 )
 from gateway.settings.slo import Slo, SloSettings
+from gateway.settings.status_page import StatusPageSettings
 from gateway.settings.streaming import StreamingSettings
 from gateway.settings.tenants import Tenants, TenantSettings
 from gateway.settings.tokens import TokenSettings
@@ -36,7 +39,10 @@ class Settings(Section):
 
     mode: Annotated[
         Literal["enforce", "shadow"],
-        Field(description="shadow: requests go on at once, byte for byte, and what would be decided is only told"),
+        Field(
+            description="enforce: decide; shadow: requests go on at once, byte for byte, and what would be decided is "
+            "only told"
+        ),
     ] = "enforce"
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
@@ -48,13 +54,22 @@ class Settings(Section):
     queue: QueueSettings = QueueSettings()
     pressure: Pressure = PressureSettings()
     slo: Slo = SloSettings()
-    output_reservation: ReservationRule = ReservationRule.QUANTILE
+    output_reservation: Annotated[
+        ReservationRule,
+        Field(
+            description="KV blocks kept for an answer when it begins. quantile: what three quarters of the model's "
+            "answers stay under, learned; max: all that it may have; none: one token"
+        ),
+    ] = ReservationRule.QUANTILE
     models: Models = ()
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     hand_on: HandOnSettings = HandOnSettings()
     streaming: StreamingSettings = StreamingSettings()
+    status_page: StatusPageSettings = StatusPageSettings()
     log: LogSettings = LogSettings()
+    gpu: GpuSettings = GpuSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @property
     def is_shadow(self) -> bool:

@@ -11,11 +11,34 @@ from gateway.settings.section import Place, Section, checked
 class ModelSettings(Section):
     """A served model, where its name alone does not tell. `fallback` names the model that may serve in its place."""
 
-    name: Annotated[str, Field(min_length=1)]
-    family: str | None = None
-    folder: str | None = None
-    processor: dict[str, object] | None = None
-    fallback: str | None = None
+    name: Annotated[str, Field(min_length=1, description="as vLLM lists it and clients ask for it")]
+    family: Annotated[
+        str | None,
+        Field(
+            description="whose arithmetic prices its images, one that `vlm-gateway tokens --help` lists; left out: "
+            "what the folder says, else what the name says"
+        ),
+    ] = None
+    folder: Annotated[
+        str | None,
+        Field(
+            description="of its config.json, processor configuration, tokenizer and chat template: with the extra "
+            "exact-text its text is counted exactly; left out: text is estimated"
+        ),
+    ] = None
+    processor: Annotated[
+        dict[str, object] | None,
+        Field(
+            description="the image processor configuration, where the server was started with another than the "
+            "folder's; left out: the folder's, else as checkpoints of the family ship it"
+        ),
+    ] = None
+    fallback: Annotated[
+        str | None,
+        Field(
+            description="a model of this list that may serve in its place, see pressure.fallback; left out: none may"
+        ),
+    ] = None
 
 
 def _all_mistakes(value: object, check: ValidatorFunctionWrapHandler) -> object:

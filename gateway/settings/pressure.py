@@ -11,7 +11,13 @@ from pydantic import BeforeValidator, Field, PositiveInt, ValidatorFunctionWrapH
 from gateway.domain.pressure import Rung
 from gateway.settings.section import Place, Section, checked, switched
 
-_Threshold = Annotated[float, Field(strict=True, gt=0, le=1000, description="1.0: all is held and nobody waits")]
+_Enter = Annotated[
+    float,
+    Field(strict=True, gt=0, le=1000, description="in force from this pressure on; 1.0: all is held and nobody waits"),
+]
+_Leave = Annotated[
+    float, Field(strict=True, gt=0, le=1000, description="until the pressure was below this for five seconds")
+]
 _SectionT = TypeVar("_SectionT", bound=Section)
 
 
@@ -26,54 +32,59 @@ Switched = Annotated[_SectionT | None, BeforeValidator(_switch)]
 class RungSettings(Section):
     """In force when the pressure reaches `enter`, until it stays below `leave`."""
 
-    enter: _Threshold
-    leave: _Threshold
+    enter: _Enter
+    leave: _Leave
 
 
 class ShrinkSettings(RungSettings):
     """New images are brought under a preset, and so in all later turns."""
 
-    enter: _Threshold = 2.0
-    leave: _Threshold = 0.95
-    preset: Literal["thumbnail", "ocr", "detail"] = "ocr"
+    enter: _Enter = 2.0
+    leave: _Leave = 0.95
+    preset: Annotated[
+        Literal["thumbnail", "ocr", "detail"],
+        Field(description="new images are brought under 512 x 512, 1280 x 1280 or 1600 x 1600 pixels in area"),
+    ] = "ocr"
 
 
 class HistoryRungSettings(RungSettings):
     """Conversations that first come now keep so many images, and so to their end."""
 
-    enter: _Threshold = 2.0
-    leave: _Threshold = 1.0
-    keep: PositiveInt = 2
+    enter: _Enter = 2.0
+    leave: _Leave = 1.0
+    keep: Annotated[PositiveInt, Field(description="the newest images that stay")] = 2
 
 
 class MaxTokensSettings(RungSettings):
     """Answers get so many tokens at most."""
 
-    enter: _Threshold = 2.5
-    leave: _Threshold = 1.25
-    tokens: PositiveInt = 512
+    enter: _Enter = 2.5
+    leave: _Leave = 1.25
+    tokens: Annotated[PositiveInt, Field(description="the most that one answer may have")] = 512
 
 
 class FallbackSettings(RungSettings):
     """Requests for a model that has a `models[].fallback` are served by that, where it is less pressed."""
 
-    enter: _Threshold = 2.5
-    leave: _Threshold = 1.5
+    enter: _Enter = 2.5
+    leave: _Leave = 1.5
 
 
 class ShedSettings(RungSettings):
     """Requests of this priority and less urgent ones are refused."""
 
-    enter: _Threshold = 3.0
-    leave: _Threshold = 2.0
-    priority: Literal["interactive", "default", "batch"] = "batch"
+    enter: _Enter = 3.0
+    leave: _Leave = 2.0
+    priority: Annotated[
+        Literal["interactive", "default", "batch"], Field(description="the most urgent one that is refused")
+    ] = "batch"
 
 
 class RefuseSettings(RungSettings):
     """All that are new are refused."""
 
-    enter: _Threshold = 4.0
-    leave: _Threshold = 3.0
+    enter: _Enter = 4.0
+    leave: _Leave = 3.0
 
 
 class PressureSettings(Section):

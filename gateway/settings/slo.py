@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Annotated
 
-from pydantic import PositiveFloat, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Field, PositiveFloat, ValidatorFunctionWrapHandler, WrapValidator
 
 from gateway.domain.priority import Priority
 from gateway.domain.slo import Levels, ServiceLevel
@@ -17,12 +17,17 @@ class LevelSettings(Section):
     The order, from narrow to wide: of a tenant, of a class, of all.
     """
 
-    first_token_seconds: PositiveFloat | None = None
-    total_seconds: PositiveFloat | None = None
+    first_token_seconds: Annotated[
+        PositiveFloat | None,
+        Field(description="to the first token, waiting included; left out: that of the next wider level, if any"),
+    ] = None
+    total_seconds: Annotated[
+        PositiveFloat | None, Field(description="to the whole answer; left out: that of the next wider level, if any")
+    ] = None
 
 
 class ClassLevels(Section):
-    """By the class of a request."""
+    """By the class of a request: its priority."""
 
     critical: LevelSettings = LevelSettings()
     interactive: LevelSettings = LevelSettings()

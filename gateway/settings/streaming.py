@@ -13,7 +13,10 @@ class StreamingSettings(Section):
     keep_alive_after_seconds: Annotated[
         PositiveFloat | None,
         BeforeValidator(switched),
-        Field(description="a stream that has waited so long begins with comments; errors then come inside of it"),
+        Field(
+            description="a stream that has waited so long begins with comments; errors then come inside of it; off or "
+            "left out: none does"
+        ),
     ] = None
     keep_alive_every_seconds: Annotated[float, Field(ge=1, description="from one comment to the next")] = 10.0
 

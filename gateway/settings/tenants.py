@@ -27,11 +27,19 @@ class TenantSettings(Section):
     The one named `default` has no keys: it is everyone else.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=64)]
-    key_sha256: tuple[Annotated[str, AfterValidator(_digest)], ...] = ()
-    weight: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
-    priority: PriorityWord = "default"
-    most_urgent: PriorityWord = "interactive"
+    name: Annotated[str, Field(min_length=1, max_length=64, description="in metrics and logs; each has its own")]
+    key_sha256: Annotated[
+        tuple[Annotated[str, AfterValidator(_digest)], ...],
+        Field(description="its keys, each as `printf %s KEY | sha256sum` prints it"),
+    ] = ()
+    weight: Annotated[
+        float,
+        Field(ge=0.001, le=1000, description="of two tenants that wait, one gets so many times more than the other"),
+    ] = 1.0
+    priority: Annotated[PriorityWord, Field(description="of requests that ask for none")] = "default"
+    most_urgent: Annotated[PriorityWord, Field(description="what requests get at most that ask for more")] = (
+        "interactive"
+    )
     slo: LevelSettings = LevelSettings()
 
 

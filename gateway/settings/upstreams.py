@@ -43,17 +43,31 @@ class UpstreamSettings(Section):
     `--api-key`; `api_key_file` names a file with it.
     """
 
-    url: Address = HttpUrl("http://127.0.0.1:8000")
-    api_key: Key | None = None
-    api_key_file: str | None = None
-    connect_timeout_seconds: PositiveFloat = 5.0
-    first_byte_timeout_seconds: PositiveFloat = 120.0
-    gap_timeout_seconds: PositiveFloat = 120.0
-    total_timeout_seconds: PositiveFloat = 600.0
+    url: Annotated[Address, Field(description="where it is, without /v1")] = HttpUrl("http://127.0.0.1:8000")
+    api_key: Annotated[
+        Key | None,
+        Field(description="the server's key, sent in place of the client's own; left out: the client's own goes on"),
+    ] = None
+    api_key_file: Annotated[
+        str | None, Field(description="a file that has the key, as a mounted secret; left out: api_key")
+    ] = None
+    connect_timeout_seconds: Annotated[PositiveFloat, Field(description="for a connection to the server")] = 5.0
+    first_byte_timeout_seconds: Annotated[
+        PositiveFloat,
+        Field(description="of a stream, until its first event; an answer in one piece has total_timeout_seconds"),
+    ] = 120.0
+    gap_timeout_seconds: Annotated[
+        PositiveFloat, Field(description="between two pieces of an answer that has begun")
+    ] = 120.0
+    total_timeout_seconds: Annotated[
+        PositiveFloat, Field(description="for the whole answer, from when the request was sent on")
+    ] = 600.0
     inject_usage: Annotated[
         bool, Field(description="ask for the usage of streams; the client gets that event only where it asked itself")
     ] = True
-    poll_seconds: PositiveFloat = 1.0
+    poll_seconds: Annotated[
+        PositiveFloat, Field(description="between two looks at the server's /metrics and /health while there is work")
+    ] = 1.0
 
 
 class NamedUpstream(Section):
@@ -61,12 +75,19 @@ class NamedUpstream(Section):
     the address.
     """
 
-    url: Address
-    name: Annotated[str, Field(pattern="^[!-~]{1,64}$")] | None = None
-    api_key: Key | None = None
-    api_key_file: str | None = None
-    kv_blocks: PositiveInt | None = None
-    sequences: PositiveInt | None = None
+    url: Annotated[Address, Field(description="where it is, without /v1")]
+    name: Annotated[
+        Annotated[str, Field(pattern="^[!-~]{1,64}$")] | None,
+        Field(description="in metrics and logs; left out: the address without its scheme"),
+    ] = None
+    api_key: Annotated[Key | None, Field(description="its key; left out: upstream.api_key")] = None
+    api_key_file: Annotated[str | None, Field(description="a file that has the key; left out: api_key")] = None
+    kv_blocks: Annotated[PositiveInt | None, Field(description="as budget.kv_blocks, for this one; left out: that")] = (
+        None
+    )
+    sequences: Annotated[PositiveInt | None, Field(description="as budget.sequences, for this one; left out: that")] = (
+        None
+    )
 
     @property
     def shown_name(self) -> str:

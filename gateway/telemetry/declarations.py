@@ -26,10 +26,11 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label and all values that it can have; None where they are known only at run time."""
+    """A label, all values that it can have (None where they are known only at run time), and what it tells."""
 
     name: str
     values: tuple[str, ...] | None
+    help: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +57,51 @@ ENDPOINTS = (
     "/detokenize",
     "/v1/messages/count_tokens",
     "/gateway/preflight",
+    "/gateway/try",
     OTHER,
 )
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
 
-MODEL = Label("model", None)
-_ENDPOINT = Label("endpoint", ENDPOINTS)
-_OUTCOME = Label("outcome", tuple(Outcome))
-_REASON = Label("reason", tuple(Reason))
-_DECISION = Label("decision", (Fate.ADMITTED, Fate.QUEUED, Fate.UNDECIDED, *Reason))
-_PRIORITY = Label("priority", tuple(priority.label for priority in Priority))
-TENANT_CLASS = Label("tenant_class", None)
-UPSTREAM = Label("upstream", None)
-_CODE = Label("code", IMAGE_CODES)
-_FORMAT = Label("format", (*ImageFormat, UNKNOWN))
-_ACTION = Label("action", tuple(ImageAction))
-_RESOURCE = Label("resource", RESOURCES)
-_RUNG = Label("rung", tuple(Rung))
+MODEL = Label("model", None, "A model that the settings name or the servers list; beyond a hundred `other`.")
+_ENDPOINT = Label("endpoint", ENDPOINTS, "The route that was asked.")
+_OUTCOME = Label(
+    "outcome",
+    tuple(Outcome),
+    "How it ended: `finished`; `refused` by the gateway or `upstream_refused` by vLLM; `upstream_broke`: no whole "
+    "answer; `client_left` before the end; `gateway_fault`.",
+)
+_REASON = Label("reason", tuple(Reason), "Why it was refused, as in the header `x-gateway-reason`.")
+_DECISION = Label(
+    "decision",
+    (Fate.ADMITTED, Fate.QUEUED, Fate.UNDECIDED, *Reason),
+    "What would have become of it: `admitted`, `queued`, the reason of a refusal, or `undecided` where it went on "
+    "unread.",
+)
+_PRIORITY = Label(
+    "priority", tuple(priority.label for priority in Priority), "How urgent it was, after its tenant's bound."
+)
+TENANT_CLASS = Label("tenant_class", None, "The operator's name for the tenant; `default`: whose key he did not name.")
+UPSTREAM = Label("upstream", None, "The server's name in the settings; `default` where there is but one address.")
+_CODE = Label("code", IMAGE_CODES, "The error code that the client got.")
+_FORMAT = Label("format", (*ImageFormat, UNKNOWN), "As the bytes say; `unknown`: left out before it was looked at.")
+_ACTION = Label(
+    "action",
+    tuple(ImageAction),
+    "`kept`: its bytes went on as they came; `normalised`: encoded anew at its size; `resized`: made smaller; "
+    "`trimmed`: left out.",
+)
+_RESOURCE = Label(
+    "resource",
+    RESOURCES,
+    "At each server: `kv_blocks`, `sequences` (answers generated at once), `encoder_tokens`, `preprocess_pixels` of "
+    "images that it still decodes, `prefill_tokens` on their way to the first token, and `image_prefill_tokens` of "
+    "those whose images it still decodes. The gateway's own: `seats` (requests inside), `body_bytes`, `decode_bytes`.",
+)
+_RUNG = Label("rung", tuple(Rung), "A rung of the ladder, as in the settings of `pressure`.")
+_GPU = Label("gpu", None, "The card, by its number on that host.")
 LANES = ("text", "image")
-"""Requests without images, and those with them."""
-_LANE = Label("lane", LANES)
+_LANE = Label("lane", LANES, "Requests without images, and those with them.")
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _WORK_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -119,6 +144,15 @@ ESTIMATE_ERROR = Declaration(
     "Predicted prompt tokens divided by those that the engine reported; exact ones lie in the bucket of 1.",
     buckets=_RATIOS,
 )
+PREDICTED_TOKENS = Declaration(
+    "prompt_tokens_predicted_total",
+    "counter",
+    "Prompt tokens that the gateway predicted, of the requests whose tokens the engine reported.",
+    (MODEL,),
+)
+REPORTED_TOKENS = Declaration(
+    "prompt_tokens_reported_total", "counter", "Prompt tokens that the engine reported for them.", (MODEL,)
+)
 OVERHEAD = Declaration(
     "overhead_seconds", "histogram", "Time the gateway itself added, without queueing.", buckets=_WORK_SECONDS
 )
@@ -151,6 +185,8 @@ RECORDED = (
     TOKENS_SAVED,
     RELIEVED,
     SENT_ELSEWHERE,
+    PREDICTED_TOKENS,
+    REPORTED_TOKENS,
     QUEUE_WAIT,
     RETRY_AFTER,
     IMAGE_PIXELS,
@@ -243,13 +279,25 @@ OBSERVED = (
         "image_fetches_total",
         "counter",
         "Images given by address, by what became of fetching them.",
-        (Label("result", ("fetched", "not_modified", "cached", "shared", "refused", "failed")),),
+        (
+            Label(
+                "result",
+                ("fetched", "not_modified", "cached", "shared", "refused", "failed"),
+                "`fetched` whole; `not_modified` by the host's word; `cached`: not asked for; `shared` with a request "
+                "that fetched it already; `refused` for its address; `failed` at the host or for want of memory.",
+            ),
+        ),
     ),
     Declaration(
         "image_workers_lost_total",
         "counter",
         "Processes that decode images and died at one, or were ended because it took too long.",
-        (Label("cause", ("died", "late")),),
+        (Label("cause", ("died", "late"), "`died` while it decoded, or `late`: ended by `images.decode_seconds`."),),
+    ),
+    Declaration("gpu_memory_used_bytes", "gauge", "Memory of a GPU in use, where `gpu.source` is set.", (_GPU,)),
+    Declaration("gpu_memory_total_bytes", "gauge", "Memory of a GPU in all, likewise.", (_GPU,)),
+    Declaration(
+        "gpu_busy_ratio", "gauge", "Share of the last moment in which anything ran on a GPU; NaN if untold.", (_GPU,)
     ),
     Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
@@ -259,5 +307,9 @@ BUILD_INFO = Declaration(
     "build_info",
     "gauge",
     "Always 1; what is running.",
-    (Label("version", None), Label("encoder_id", None), Label("python", None)),
+    (
+        Label("version", None, "Of the gateway."),
+        Label("encoder_id", None, "What encodes images anew, with the versions that decide its bytes."),
+        Label("python", None, "Of the interpreter."),
+    ),
 )

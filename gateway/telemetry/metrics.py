@@ -6,6 +6,7 @@ loop, so it must take less than 5 ms: the many cells of the tables are written h
 needs thirty times as long for a line.
 """
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
@@ -16,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
@@ -85,21 +87,30 @@ class CounterTable:
 class Histogram:
     """Counts by bucket, and the sum."""
 
-    __slots__ = ("_bounds", "counts", "declaration", "total")
+    __slots__ = ("_bounds", "_exemplars", "counts", "declaration", "total")
 
     def __init__(self, declaration: Declaration) -> None:
         self.declaration = declaration
         self._bounds = declaration.buckets
         self.counts = [0] * (len(declaration.buckets) + 1)
         self.total = 0.0
+        self._exemplars: dict[int, Exemplar] = {}
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self._bounds, value)] += 1
+    def observe(self, value: float, trace_id: str | None = None) -> None:
+        """`trace_id` of the trace that shows what took so long."""
+        bucket = bisect_left(self._bounds, value)
+        self.counts[bucket] += 1
         self.total += value
+        if trace_id is not None:
+            self._exemplars[bucket] = Exemplar({"trace_id": trace_id}, value, time.time())
 
     def family(self) -> Metric:
         names = [*map(str, self._bounds), "+Inf"]
-        buckets = list(zip(names, accumulate(self.counts), strict=True))
+        buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = list(
+            zip(names, accumulate(self.counts), strict=True)
+        )
+        for bucket, exemplar in self._exemplars.items():
+            buckets[bucket] = (names[bucket], buckets[bucket][1], exemplar)
         return HistogramMetricFamily(self.declaration.full_name, self.declaration.help, buckets, self.total)
 
 
@@ -123,6 +134,8 @@ class Metrics:
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
         self._relieved = CounterTable(declared.RELIEVED)
         self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
+        self._predicted_tokens = CounterTable(declared.PREDICTED_TOKENS)
+        self._reported_tokens = CounterTable(declared.REPORTED_TOKENS)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
         in_shadow = (self._shadow_decisions, self._shadow_images) if is_shadow else ()
@@ -134,6 +147,8 @@ class Metrics:
             self._tokens_saved,
             self._relieved,
             self._sent_elsewhere,
+            self._predicted_tokens,
+            self._reported_tokens,
             *in_shadow,
         )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
@@ -160,9 +175,7 @@ class Metrics:
         self._folded: dict[str, frozenset[str]] = {}
         self.know_models((OTHER, *models))
         self._readers["models_without_series"] = lambda: len(frozenset().union(*self._folded.values()))
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Page(self))
-        ProcessCollector(registry=self._registry)
+        self._registry = _registry(self)
 
     def know_models(self, models: Iterable[str], by: str = "") -> None:
         """All names that are served now by one upstream, `by`: configured or discovered ones, never those that clients
@@ -233,8 +246,8 @@ class Metrics:
         if tokens is not None:
             self._visual_tokens.observe(tokens)
 
-    def queue_wait(self, seconds: float) -> None:
-        self._queue_wait.observe(seconds)
+    def queue_wait(self, seconds: float, trace_id: str | None = None) -> None:
+        self._queue_wait.observe(seconds, trace_id)
 
     def retry_after(self, seconds: float) -> None:
         self._retry_after.observe(seconds)
@@ -242,16 +255,31 @@ class Metrics:
     def transform(self, seconds: float) -> None:
         self._transform.observe(seconds)
 
-    def estimate_error(self, predicted: int, actual: int) -> None:
+    def estimate_error(self, model: str | None, predicted: int, actual: int) -> None:
         """Prompt tokens; an answer that reports none says nothing about the estimate."""
         if actual > 0:
             self._estimate_error.observe(predicted / actual)
+            self._predicted_tokens.cells[(self._model(model),)] += predicted
+            self._reported_tokens.cells[(self._model(model),)] += actual
 
     def overhead(self, seconds: float) -> None:
         self._overhead.observe(seconds)
 
     def first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)
+
+    def counts_by(self, declaration: Declaration, label: str) -> dict[str, int]:
+        """A table's counts, added up by the values of one of its labels. StopIteration for what is no table here."""
+        cells = next(table.cells for table in self._counters if table.declaration is declaration)
+        position = [each.name for each in declaration.labels].index(label)
+        counts: dict[str, int] = {}
+        for key, count in cells.items():
+            counts[key[position]] = counts.get(key[position], 0) + count
+        return counts
+
+    def histogram(self, declaration: Declaration) -> Histogram:
+        """StopIteration for what is none."""
+        return next(each for each in self._histograms if each.declaration is declaration)
 
     def observe_gauges(self, **readers: Callable[[], Reading]) -> None:
         """Who to ask for an observed metric at scrape time, by its declared name. KeyError for any other name."""
@@ -285,11 +313,20 @@ class Metrics:
             yield _family(declared.BUILD_INFO, {self._build: 1})
 
     def _at_zero(self, declaration: Declaration) -> Reading:
-        values = [label.values or self._upstreams for label in declaration.labels]
+        of_the_operator = {declared.UPSTREAM: self._upstreams}
+        values = [label.values or of_the_operator.get(label, ()) for label in declaration.labels]
         return dict.fromkeys(product(*values), 0.0) if values else 0.0
 
     def _model(self, model: str | None) -> str:
         return model if model in self._models else OTHER
+
+
+def _registry(metrics: Metrics) -> CollectorRegistry:
+    """All but the tables, and what the library tells of the process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Page(metrics))
+    ProcessCollector(registry=registry)
+    return registry
 
 
 class _Page(Collector):

@@ -1,4 +1,4 @@
-"""Every route of vLLM 0.32, and what the gateway does with it; and the one that is the gateway's own and takes bodies.
+"""Every route of vLLM 0.32, and what the gateway does with it; and those that are the gateway's own and take bodies.
 
 A route is open only where its body is read and its cost known. Routes that can carry media and are not read yet,
 and routes for operators, are closed; a route nobody knows does not exist.
@@ -10,6 +10,7 @@ from enum import StrEnum
 from gateway.domain.errors import Code, GatewayError
 
 PREFLIGHT_PATH = "/gateway/preflight"
+TRY_PATH = "/gateway/try"
 TOKENIZE_PATH = "/tokenize"
 COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
 
@@ -23,13 +24,14 @@ class Kind(StrEnum):
     GENERIC = "generic"
     MODELS = "models"
     PREFLIGHT = "preflight"
+    TRY = "try"
     TOKENS = "tokens"
     CLOSED = "closed"
     WRONG_METHOD = "wrong_method"
     UNKNOWN = "unknown"
 
 
-ANSWERED_HERE = frozenset({Kind.PREFLIGHT, Kind.TOKENS})
+ANSWERED_HERE = frozenset({Kind.PREFLIGHT, Kind.TRY, Kind.TOKENS})
 """No place in the engine's line is needed for these."""
 
 
@@ -71,6 +73,7 @@ _OPEN = {
         ("/detokenize", Kind.GENERIC, "POST"),
         ("/v1/models", Kind.MODELS, "GET"),
         (PREFLIGHT_PATH, Kind.PREFLIGHT, "POST"),
+        (TRY_PATH, Kind.TRY, "POST"),
     )
 }
 
@@ -173,7 +176,7 @@ def passes_in_shadow(route: Route) -> bool:
     """
     if route.kind is Kind.CLOSED:
         return route.why != _OPERATOR
-    return route.kind is Kind.WRONG_METHOD and route.path != PREFLIGHT_PATH
+    return route.kind is Kind.WRONG_METHOD and route.path not in {PREFLIGHT_PATH, TRY_PATH}
 
 
 def sent_on(route: Route) -> Route:

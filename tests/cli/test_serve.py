@@ -28,6 +28,8 @@ LONG = {
     "ignore_eos": True,
 }
 
+AT_ONCE = ("--set", "server.drain_grace_seconds=0")
+SHORT = LONG | {"stream": False, "max_tokens": 2}
 ENDLESS = LONG | {"max_tokens": 20_000}
 
 
@@ -56,7 +58,7 @@ def lines_of(output):
 
 def test_sigterm_drains(emulator, tmp_path):
     with (
-        serving(emulator.base_url, tmp_path) as (process, url, output),
+        serving(emulator.base_url, tmp_path, "--set", "server.drain_grace_seconds=0.5") as (process, url, output),
         httpx.Client(base_url=url, timeout=30) as client,
     ):
         with client.stream("POST", CHAT, json=LONG) as stream:
@@ -66,20 +68,27 @@ def test_sigterm_drains(emulator, tmp_path):
             while (ready := httpx.get(f"{url}/readyz")).status_code != 503:
                 pass
             assert "shutting down" in ready.json()["reason"]
-            late = httpx.post(f"{url}{CHAT}", json=LONG)
+            early = client.post(CHAT, json=SHORT)
+            assert (early.status_code, early.headers["connection"]) == (200, "close")
+            while (late := httpx.post(f"{url}{CHAT}", json=SHORT)).status_code == 200:
+                pass
             assert (late.status_code, late.headers["x-gateway-reason"]) == (503, "draining")
+            assert 1 <= int(late.headers["retry-after"]) <= 2
+            process.send_signal(signal.SIGTERM)  # supervisors repeat themselves
             received += pieces
         assert b"".join(received).endswith(b"data: [DONE]\n\n")
         assert process.wait(10) == 0
     outcomes = [line["outcome"] for line in lines_of(output) if "outcome" in line]
-    assert outcomes == ["refused", "finished"]
+    assert outcomes[-2:] == ["refused", "finished"]
+    assert set(outcomes) == {"refused", "finished"}
 
 
 def test_a_drain_that_takes_too_long_is_cut(emulator, tmp_path):
-    with serving(emulator.base_url, tmp_path, "--set", "server.drain_seconds=1") as (process, url, output):
+    with serving(emulator.base_url, tmp_path, *AT_ONCE, "--set", "server.drain_seconds=1") as (process, url, output):
         with httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS) as stream:
             pieces = stream.iter_raw()
             next(pieces)
+            process.send_signal(signal.SIGTERM)
             process.send_signal(signal.SIGTERM)
             with pytest.raises(httpx.RemoteProtocolError):
                 list(pieces)
@@ -88,7 +97,7 @@ def test_a_drain_that_takes_too_long_is_cut(emulator, tmp_path):
     assert line["outcome"] == "client_left"
 
 
-def test_a_second_signal_ends_it_at_once(emulator, tmp_path):
+def test_ctrl_c_pressed_twice_ends_it_at_once(emulator, tmp_path):
     with (
         serving(emulator.base_url, tmp_path) as (process, url, _),
         httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS) as stream,
@@ -98,8 +107,10 @@ def test_a_second_signal_ends_it_at_once(emulator, tmp_path):
         process.send_signal(signal.SIGINT)
         while httpx.get(f"{url}/readyz").status_code != 503:
             pass
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == -signal.SIGTERM
+        late = httpx.post(f"{url}{CHAT}", json=SHORT)
+        assert (late.status_code, late.headers["x-gateway-reason"]) == (503, "draining"), "there is no grace"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(15) == 128 + signal.SIGINT
         pieces.close()
 
 
@@ -170,18 +181,21 @@ class TestStarting:
         server.handle_exit(signal.SIGTERM, None)
         assert server.should_exit
 
-    async def test_the_first_signal_drains_and_the_second_leaves(self, servers):
-        CliRunner().invoke(app, ["serve", "--set", "log.requests=false"])
+    async def test_signals_drain_and_ctrl_c_pressed_twice_leaves(self, servers):
+        CliRunner().invoke(app, ["serve", "--set", "log.requests=false", *AT_ONCE])
         (server,) = servers
         application = server._application
         async with application.running():
             application._running.seats.take()
             server.handle_exit(signal.SIGTERM, None)
-            assert not await server.on_tick(1)
+            server.handle_exit(signal.SIGINT, None)
+            server.handle_exit(signal.SIGTERM, None)
+            assert not await server.on_tick(1), "only a second Ctrl-C hurries it"
+            assert server._captured_signals == []
             application._running.seats.give_back()
             assert await server.on_tick(2)
-            assert server.handle_exit(signal.SIGTERM, None) is None
-            assert server._captured_signals == [signal.SIGTERM]
+            server.handle_exit(signal.SIGINT, None)
+            assert server._captured_signals == [signal.SIGINT]
 
 
 def test_shadow_mode_is_a_flag_and_the_log_says_so(emulator, tmp_path):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 SUITE = "bookworm"
@@ -101,11 +101,16 @@ def build_base(buildah: Buildah, archive: pathlib.Path) -> None:
         buildah("commit", container, BASE)
 
 
-def build_project(buildah: Buildah, project: pathlib.Path, work: pathlib.Path, tag: str) -> None:
-    """The Dockerfile on the base, with this machine's pip settings lent to the build, not left in it."""
+def build_project(
+    buildah: Buildah, project: pathlib.Path, work: pathlib.Path, tag: str, told: Mapping[str, str]
+) -> None:
+    """The Dockerfile on the base, with this machine's pip settings lent to the build, not left in it; `told` are
+    further build arguments.
+    """
+    arguments = [f"--build-arg={name}={value}" for name, value in told.items()]
     volumes = [f"--volume={source}:{target}:ro" for source, target in _pip_files(work)]
     options = ["--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE_IMAGE={BASE}", "--tag", tag]
-    buildah("build", *options, *volumes, str(project))
+    buildah("build", *options, *arguments, *volumes, str(project))
 
 
 def _pip_files(work: pathlib.Path) -> Sequence[tuple[str, str]]:

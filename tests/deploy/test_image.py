@@ -11,8 +11,9 @@ import time
 import httpx
 import pytest
 
+from gateway import __version__
 from gateway.emulator.serve import running_emulator
-from tests.deploy.container_build import Buildah, build_base, build_project, debian_archive
+from tests.deploy.container_build import BASE, Buildah, build_base, build_project, debian_archive
 from tests.support.live_gateway import CHAT, chat, image
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.processes import free_port, wait_until_ready
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.system("buildah", root=True)
 PROJECT = pathlib.Path(__file__).parents[2]
 IMAGE = "localhost/vlm-gateway:test"
 STOP_SECONDS = 10
+SOURCE, REVISION = "https://example.org/vlm-gateway", "0123abcd"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,8 @@ def buildah():
     with tempfile.TemporaryDirectory(prefix="vlm-gateway-image-") as folder:
         buildah = Buildah(pathlib.Path(folder))
         build_base(buildah, debian_archive(PROJECT / ".cache" / "debian"))
-        build_project(buildah, PROJECT, pathlib.Path(folder), IMAGE)
+        told = {"SOURCE": SOURCE, "REVISION": REVISION}
+        build_project(buildah, PROJECT, pathlib.Path(folder), IMAGE, told)
         yield buildah
 
 
@@ -85,6 +88,24 @@ def test_the_image_says_how_to_run_it(buildah, container):
     assert list(config["ExposedPorts"]) == ["8080/tcp"]
 
 
+def test_the_image_says_what_it_is(buildah, container):
+    prefix = "org.opencontainers.image."
+    labels = buildah.config(container)["Labels"]
+    told = {name.removeprefix(prefix): value for name, value in labels.items() if name.startswith(prefix)}
+    assert told.pop("description")
+    assert told == {
+        "title": "vlm-gateway",
+        "licenses": "Apache-2.0",
+        "version": __version__,
+        "source": SOURCE,
+        "revision": REVISION,
+        "base.name": BASE,
+    }
+    root = pathlib.Path(buildah("mount", container))
+    (licence,) = root.glob("app/lib/python3*/site-packages/vlm_gateway-*.dist-info/licenses/LICENSE")
+    assert licence.read_bytes() == (PROJECT / "LICENSE").read_bytes()
+
+
 def test_it_serves_checks_itself_and_stops(buildah, container, tmp_path):
     port = free_port()
     with running_emulator() as vllm, running(buildah, container, port, vllm.base_url, tmp_path / "log") as process:
@@ -96,6 +117,8 @@ def test_it_serves_checks_itself_and_stops(buildah, container, tmp_path):
         question = chat("Hello", image(data_url(encoded(picture(64, 64)))), max_tokens=3)
         answer = httpx.post(f"http://127.0.0.1:{port}{CHAT}", json=question)
         assert answer.json()["usage"]["completion_tokens"] == 3, answer.text
+
+        assert httpx.get(f"http://127.0.0.1:{port}/gateway/page.js").status_code == 200  # the package has its files
 
         _, check = buildah.config(container)["Healthcheck"]["Test"]
         buildah(

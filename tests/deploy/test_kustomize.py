@@ -22,7 +22,8 @@ from tests.deploy.wiring import (
     settings_in,
     the,
 )
-from tests.support.raw_http import raw_http_server
+from tests.support.live_gateway import live_gateway
+from tests.support.model_server import model_server
 
 OVERLAYS = {name: KUSTOMIZE / "overlays" / name for name in ("sidecar", "standalone")}
 
@@ -93,13 +94,16 @@ class TestSidecar:
         manifests = rendered["sidecar"]
         url, _ = self._drain_call(manifests)
         assert urlsplit(url).netloc == f"127.0.0.1:{settings_in(manifests).server.port}"
-        async with raw_http_server(lambda visit: visit.answer("200 OK")) as gateway:
+        (route,) = containers_of(pod_of(manifests))["gateway"]["env"]
+        assert route == {"name": "GATEWAY_SERVER__DRAIN_ROUTE", "value": "true"}
+        server = {"drain_route": route["value"], "drain_grace_seconds": 0.2}
+        async with model_server() as upstream, live_gateway(upstream.base_url, server=server) as gateway:
             python, dash_c, script = self._hook(manifests)
-            here = script.replace(f"http://{urlsplit(url).netloc}", gateway.base_url)
+            here = script.replace(f"http://{urlsplit(url).netloc}", f"http://{gateway.host}:{gateway.port}")
             process = await asyncio.create_subprocess_exec(sys.executable, dash_c, here)
             assert (python, await process.wait()) == ("python3", 0)
-        (visit,) = gateway.visits
-        assert (visit.method, visit.path) == ("POST", "/gateway/drain?timeout_seconds=120")
+            assert gateway.application.why_not_ready() == "the gateway is shutting down"
+            assert gateway.application.is_drained()
 
     def test_its_page_has_the_times_that_it_has(self, rendered):
         page = (ROOT / "docs/sidecar.md").read_text()

@@ -166,12 +166,16 @@ def assert_can_decode_pictures(pod: Manifest) -> None:
 
 
 def assert_is_demand(scaled_object: Manifest, settings: Settings) -> None:
-    """What KEDA asks for is what waits here and what was refused for want of room; no answer is an error."""
+    """What KEDA asks for is what vLLM has, what waits and what was refused for want of room; no answer is an error."""
     (trigger,) = scaled_object["spec"]["triggers"]
     assert trigger["metadata"]["ignoreNullValues"] == "false"
     assert trigger["metricType"] == "AverageValue", "with others KEDA has no fallback"
     assert scaled_object["spec"]["fallback"]["replicas"] > 0
     query = trigger["metadata"]["query"]
-    assert re.findall(r"gateway_\w+", query) == ["gateway_queue_depth", "gateway_rejections_total"]
+    assert re.findall(r"gateway_\w+", query) == [
+        "gateway_upstream_requests_in_flight",
+        "gateway_queue_depth",
+        "gateway_rejections_total",
+    ]
     assert set(re.search(r'reason=~"([^"]+)"', query)[1].split("|")) == WANT_OF_ROOM
     assert query.endswith(f"* {settings.queue.wait_seconds:g}"), "as long as each refused one would have waited"

@@ -1,7 +1,7 @@
 """Image hosts on this machine, and a fetcher that may ask them."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
@@ -13,13 +13,6 @@ from gateway.fetch.connection import Connections
 from gateway.fetch.guard import AddressGuard
 
 OPEN = AddressGuard([ip_network("127.0.0.0/8")])
-
-
-@pytest.fixture
-async def stack() -> AsyncIterator[AsyncExitStack]:
-    """Whatever a test enters is left at its end, the last first."""
-    async with AsyncExitStack() as entered:
-        yield entered
 
 
 @pytest.fixture

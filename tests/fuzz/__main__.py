@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: a million damaged pictures, data URLs and bodies, and one rule: a known error, or success.
+"""`python -m tests.fuzz`: a million damaged files, texts and answers of hosts, and one rule: a known error, or success.
 
 Never another exception, never a process that dies or takes seconds, never one that grows. Seeded: the same seed gives
 the same inputs, and each finding is told with its number, by which `--only` shows it again.

@@ -13,7 +13,7 @@ from copy import deepcopy
 
 import pybase64
 
-from gateway.domain.errors import Code, GatewayError
+from gateway.domain.errors import GatewayError
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat
 from gateway.imaging.judge import judge
@@ -27,7 +27,9 @@ from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.generic import parse_generic
 from gateway.wire.messages import chat_of_messages
+from tests.fuzz.answers import label_answers, some_answers
 from tests.fuzz.damage import damaged
+from tests.fuzz.ends import known
 from tests.imaging.test_damaged_files import SOURCES
 from tests.server.test_fuzz import damage_tree
 from tests.support import icc
@@ -173,14 +175,6 @@ def label_body(body: bytes) -> str:
     return "ok" if "ok" in labels else min(labels)
 
 
-def known(error: GatewayError) -> str:
-    """Its code; every refusal of these rooms is the client's to mend (403: by another route)."""
-    assert error.status in {400, 403}, error
-    assert isinstance(error.code, Code)
-    assert error.message
-    return error.code.value
-
-
 def a_planted_fault(chance: random.Random) -> bytes:
     """Few are a fault or a death, all others are sound."""
     return bytes([chance.randrange(30)])
@@ -200,6 +194,7 @@ ROOMS: dict[str, Room] = {
     "images": (an_image, label_image),
     "urls": (a_url, label_url),
     "bodies": (a_body, label_body),
+    "answers": (some_answers, label_answers),
 }
 PLANTED = "planted"
 ALL_ROOMS = ROOMS | {PLANTED: (a_planted_fault, label_planted)}

@@ -194,6 +194,14 @@ async def test_less_urgent_requests_are_refused_at_once_and_told_that_it_is_them
         assert pressed.gateway.metrics("gateway_pressure_requests_total") == {'{rung="shed"}': 2}
 
 
+async def test_who_is_refused_once_read_counts_for_the_model_that_was_asked_for():
+    async with pressed_gateway(SHED) as pressed:
+        assert (await pressed.gateway.chat("Hm?", priority=1)).status_code == 429
+        assert pressed.gateway.metrics("gateway_rejections_total") == {
+            '{model="tiny",priority="batch",reason="shed_priority",tenant_class="default"}': 1
+        }
+
+
 async def test_new_requests_are_refused_for_what_is_short():
     async with pressed_gateway({"refuse": AT_A_TENTH}) as pressed:
         refused = await pressed.gateway.chat("Hm?", headers={"x-gateway-priority": "interactive"})

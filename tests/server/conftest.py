@@ -1,7 +1,6 @@
 """Upstreams of three kinds before which a gateway can be put: the emulator, one that obeys a script, none at all."""
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,10 +20,3 @@ def slow_emulator() -> Iterator[RunningEmulator]:
     """A token each hundredth of a second."""
     with running_emulator(EmulatorConfig.fast(step_cost=StepCost(0.01, 0.0, 0.0, 0.0))) as running:
         yield running
-
-
-@pytest.fixture
-async def stack() -> AsyncIterator[contextlib.AsyncExitStack]:
-    """Whatever a test enters is left at its end, the last first."""
-    async with contextlib.AsyncExitStack() as entered:
-        yield entered

@@ -5,6 +5,7 @@ import pytest
 
 from gateway import __version__
 from gateway.server.control import create_control_app
+from gateway.server.page_access import PageAccess
 from tests.support.model_server import error_of
 
 
@@ -26,11 +27,13 @@ class Told:
     def metrics_page(self, accept):
         return f"# for {accept}\n".encode(), "text/plain; version=1.0.0"
 
+    def status(self):
+        return b"{}"
+
 
 def client(**facts) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        transport=httpx.ASGITransport(create_control_app(Told(**facts))), base_url="http://gateway"
-    )
+    app = create_control_app(Told(**facts), PageAccess())
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway")
 
 
 @pytest.mark.parametrize("path", ["/livez", "/startupz", "/readyz", "/health"])

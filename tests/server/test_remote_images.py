@@ -177,6 +177,19 @@ async def test_all_images_of_one_request_have_so_much_time_together(house):
     await gateway.until_released()
 
 
+@pytest.mark.parametrize(("count", "status"), [(2, 200), (3, 413)])
+async def test_all_images_of_one_request_have_so_many_bytes_together(house, count, status):
+    files = {f"/{name}.png": picture() + bytes(3000) for name in "abc"[:count]}
+    gateway, host, upstream = await house(serving(files), server={"max_body_bytes": 9000})
+    answer = await gateway.chat(*[image(host.base_url + path) for path in files])
+    assert answer.status_code == status
+    assert len(posts(upstream)) == (status == 200)
+    if status == 413:
+        assert error_of(answer)["code"] == "request_too_large"
+        assert "server.max_body_bytes" in error_of(answer)["message"]
+    await gateway.until_released()
+
+
 async def test_a_client_that_leaves_takes_its_fetch_along(house):
     gateway, host, upstream = await house(Patient())
     asking = asyncio.create_task(gateway.chat(image(f"{host.base_url}/a.png")))

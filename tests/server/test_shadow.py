@@ -280,7 +280,8 @@ class TestWhatStaysRefused:
             assert (await gateway.chat()).status_code == 429
 
     async def test_who_comes_while_the_gateway_leaves(self):
-        async with model_server() as upstream, shadowing(upstream) as gateway:
+        at_once = {"drain_grace_seconds": 0}
+        async with model_server() as upstream, shadowing(upstream, server=at_once) as gateway:
             gateway.application.drain()
             answer = await gateway.chat()
             assert (answer.status_code, answer.headers["x-gateway-reason"]) == (503, "draining")
@@ -298,6 +299,10 @@ class TestWhatStaysRefused:
             assert (await gateway.http.post("/gateway/preflight", json=chat())).json()["verdict"] == "admitted"
             answer = await gateway.http.post("/gateway/preflight", json=chat("x" * 2000))
             assert answer.status_code == 413
+            headers = {"content-type": "application/json", "content-encoding": "gzip"}
+            body = gzip.compress(json.dumps(chat()).encode())
+            answer = await gateway.http.post("/gateway/preflight", content=body, headers=headers)
+            assert answer.json()["verdict"] == "admitted"
 
 
 def shadowing_nobody():

@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -29,8 +30,10 @@ class RunningGateway:
 
 
 @contextlib.contextmanager
-def running_gateway(upstream: str, work: pathlib.Path, settings: Mapping[str, object]) -> Iterator[RunningGateway]:
-    """`vlm-gateway serve` with `settings` as its file; the block runs once it is ready. `work` takes file and log."""
+def running_gateway(
+    upstream: str, work: pathlib.Path, settings: Mapping[str, object], *, ready: str = "/readyz"
+) -> Iterator[RunningGateway]:
+    """`vlm-gateway serve` with `settings` as its file; the block runs once `ready` answers. `work` takes file, log."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "gateway.yaml").write_text(yaml.safe_dump(dict(settings)))
     gateway = RunningGateway(f"http://127.0.0.1:{(port := free_port())}", work / "gateway.log")
@@ -38,10 +41,10 @@ def running_gateway(upstream: str, work: pathlib.Path, settings: Mapping[str, ob
     with gateway.log.open("wb") as log:
         process = subprocess.Popen([sys.executable, "-m", "gateway", *command], stdout=log, stderr=subprocess.STDOUT)
     try:
-        wait_until_ready(f"{gateway.url}/readyz", process, gateway.log)
+        wait_until_ready(f"{gateway.url}{ready}", process, gateway.log)
         yield replace(gateway, process_id=process.pid)
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # as SIGTERM, without the grace for load balancers
         process.wait(STOP_SECONDS)
 
 

@@ -16,6 +16,7 @@ from gateway.wire.routes import Kind, classify, sent_on, speaks_anthropic
         ("POST", "/detokenize", Kind.GENERIC),
         ("GET", "/v1/models", Kind.MODELS),
         ("POST", "/gateway/preflight", Kind.PREFLIGHT),
+        ("POST", "/gateway/try", Kind.TRY),
     ],
 )
 def test_open_routes(method, path, kind):

@@ -74,5 +74,5 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $matchers := .Values.scaledObject.matchers | default $own }}
 {{- $reasons := "queue_full|queue_bytes|would_miss_deadline|deadline_passed|kv_budget|encoder_budget|preprocess_budget|shed_priority|upstream_backpressure" }}
 {{- $seconds := dig "queue" "wait_seconds" 30 .Values.settings }}
-{{- printf "sum(gateway_queue_depth{%s}) + sum(rate(gateway_rejections_total{%s,reason=~%q}[2m])) * %v" $matchers $matchers $reasons $seconds }}
+{{- printf "sum(gateway_upstream_requests_in_flight{%s}) + sum(gateway_queue_depth{%s}) + sum(rate(gateway_rejections_total{%s,reason=~%q}[2m])) * %v" $matchers $matchers $matchers $reasons $seconds }}
 {{- end }}

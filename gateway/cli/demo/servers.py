@@ -106,7 +106,14 @@ def gateway_command(engine_port: int, port: int, model_folder: Path) -> list[str
         *("--set", f"models=[{{name: {model.NAME}, folder: {model_folder}}}]"),
         *("--set", "resize.preset=detail"),
         *("--set", f"queue.requests={QUEUE_PLACES}", "--set", f"queue.wait_seconds={QUEUE_SECONDS}"),
-        *("--set", "server.drain_seconds=1", "--set", "upstream.poll_seconds=0.25"),
+        *(
+            "--set",
+            "server.drain_grace_seconds=0",
+            "--set",
+            "server.drain_seconds=1",
+            "--set",
+            "upstream.poll_seconds=0.25",
+        ),
     ]
 
 

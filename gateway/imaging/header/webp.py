@@ -36,6 +36,17 @@ def end_of_picture(file: bytes) -> int:
     return _CHUNK_HEADER + riff_bytes + (riff_bytes & 1)
 
 
+def is_as_it_says(file: bytes, steps: Steps) -> bool:
+    """Whether a still picture has transparency just where its head says so; decoders differ in which they believe.
+
+    A lossless one in an extended container tells of it twice, so it is never sure.
+    """
+    if file[_RIFF_HEADER : _RIFF_HEADER + 4] != b"VP8X":
+        return True
+    names = [name for name, _, _ in _chunks(file, steps, wants_all=False)]
+    return names[-1:] == [b"VP8 "] and bool(file[20] & _ALPHA) == (b"ALPH" in names)
+
+
 def _read_lossy(data: bytes) -> Header:
     if data[23:26] != b"\x9d\x01\x2a":
         raise BrokenHeaderError("its key frame has no start code")

@@ -24,7 +24,7 @@ def test_cells_of_one_server_stand_together():
 
 @pytest.mark.parametrize(
     ("name", "seconds"),
-    [("load 0.7x", 2000 / 21), ("load 5x", 2000 / 30), ("polite alone", 2000 / 30), ("refuse", 2000 / 300)],
+    [("load 0.7x", 2000 / 21), ("load 5x", 2000 / 30), ("polite alone", 2000 / 30), ("refuse", 2000 / 30)],
 )
 def test_a_cell_lasts_until_its_answers_are_there(name, seconds):
     assert CELLS[name].seconds(2_000, 30.0) == pytest.approx(seconds)

@@ -1,0 +1,230 @@
+"""Every header that has a meaning here, declared once: who sends it, what it holds, what it does. Data only.
+
+The places that read and write them spell the names themselves; a test compares. What passes between client and vLLM
+beside them is upstream/headers.py's.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Carrier(StrEnum):
+    """The message that has the header."""
+
+    REQUEST = "request"
+    SUCCESS = "success"
+    REFUSAL = "refusal"
+    SHADOW = "shadow"
+    TO_VLLM = "to_vllm"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """`name` in lower case, `example` a value as it may be sent, `help` what it tells or asks for."""
+
+    carrier: Carrier
+    name: str
+    example: str
+    help: str
+
+
+HEADERS = (
+    Header(
+        Carrier.REQUEST,
+        "x-gateway-resize",
+        "ocr",
+        "Images of this request are brought under a preset: `thumbnail`, `ocr` or `detail`; never above what the "
+        "settings allow. `off`: they go as they are, at full cost. Another word: 400.",
+    ),
+    Header(
+        Carrier.REQUEST,
+        "x-gateway-priority",
+        "interactive",
+        "`critical`, `interactive`, `default` or `batch`; never beyond the tenant's `most_urgent`. Stands above "
+        "`priority` in the body. Another word: 400.",
+    ),
+    Header(
+        Carrier.REQUEST,
+        "x-gateway-deadline-ms",
+        "2000",
+        "Milliseconds from arrival after which the request has no use: it does not wait longer for a place, and is "
+        "refused at once where its first token is expected later. What is no positive number: 400.",
+    ),
+    Header(
+        Carrier.REQUEST,
+        "x-gateway-tokens",
+        "estimate",
+        "Of `/tokenize` and `/v1/messages/count_tokens`: `estimate` asks for the gateway's own count, `upstream` for "
+        "vLLM's. Stands above `tokens.answer`. Another word: 400.",
+    ),
+    Header(
+        Carrier.REQUEST,
+        "x-request-id",
+        "order-4711",
+        "Up to 128 letters, digits and `._:/+=@-`: comes back with the answer and stands in the log. vLLM gets an id "
+        "of the gateway's own.",
+    ),
+    Header(
+        Carrier.REQUEST,
+        "authorization",
+        "Bearer sk-team-a",
+        "The key that makes the client a tenant. Nobody is refused for it. It goes on to vLLM unless "
+        "`upstream.api_key` is set.",
+    ),
+    Header(Carrier.REQUEST, "x-api-key", "sk-team-a", "The same, where there is no `authorization`."),
+    Header(
+        Carrier.REQUEST,
+        "x-stainless-retry-count",
+        "1",
+        "Written by OpenAI's SDK: above 0 the request came back after a refusal, and takes the place that it was "
+        "promised.",
+    ),
+    Header(
+        Carrier.REQUEST, "content-type", "application/json", "JSON; anything else is refused before the body is read."
+    ),
+    Header(
+        Carrier.REQUEST,
+        "content-encoding",
+        "gzip",
+        "`gzip`, `deflate`, `br` or `zstd`, one of them: undone here, for vLLM takes none.",
+    ),
+    Header(
+        Carrier.REQUEST,
+        "content-length",
+        "1048576",
+        "Too large is refused before the body is read. Without it the body comes in chunks and room is found as it "
+        "comes.",
+    ),
+    Header(
+        Carrier.REQUEST,
+        "expect",
+        "100-continue",
+        "The client is told to send its body once there is room for it, or gets the refusal without having sent it.",
+    ),
+    Header(
+        Carrier.SUCCESS, "x-request-id", "order-4711", "The client's own id, or the gateway's; that of the log line."
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-prompt-tokens",
+        "1412",
+        "The predicted prompt, text and images. vLLM's `usage` has the real number.",
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-visual-tokens",
+        "1371",
+        "How much of it are images, the markers around them included.",
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-queue-ms",
+        "812",
+        "How long the request waited for a place at vLLM, in milliseconds.",
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-images",
+        "0;trimmed, 2;normalised;4000x3000, 3;resized;4000x3000;1148x868;scale=3.484321x3.456221",
+        "One entry for each image that was changed, counted from 0: left out, encoded anew, or made smaller (from, "
+        "to). A coordinate in the smaller picture times `scale` (x for x, y for y) is that in the picture that was "
+        "sent. Beyond 1 KiB it ends with `;more=N`. Absent where no image was changed. Also with a count of tokens.",
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-pressure",
+        "shrink, max_tokens;512",
+        "The rungs of the ladder that changed this request. Also with the refusal of a request that they had changed.",
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-model",
+        "small",
+        "The model that answered, where it is the fallback of the one that was asked for.",
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-tokens",
+        "estimate; lower=57; upper=612",
+        "With a count of tokens by the gateway: `exact`, or `estimate` and what it may lie between.",
+    ),
+    Header(
+        Carrier.REFUSAL,
+        "x-gateway-reason",
+        "queue_full",
+        "Why; the label `reason` of `gateway_rejections_total`. One of the [reasons](errors.md#reasons).",
+    ),
+    Header(
+        Carrier.REFUSAL,
+        "retry-after",
+        "3",
+        "Whole seconds after which to come back, 60 at most.",
+    ),
+    Header(
+        Carrier.REFUSAL,
+        "retry-after-ms",
+        "2650",
+        "The same in milliseconds, which OpenAI's SDKs prefer. Only where a place is promised.",
+    ),
+    Header(
+        Carrier.REFUSAL,
+        "x-should-retry",
+        "false",
+        "To send the same again is of no use: it can never be served (400), or no place is expected within a minute. "
+        "OpenAI's SDKs obey.",
+    ),
+    Header(Carrier.REFUSAL, "x-request-id", "order-4711", "As with a success."),
+    Header(Carrier.REFUSAL, "allow", "POST", "With 405: the methods of the route."),
+    Header(
+        Carrier.REFUSAL,
+        "connection",
+        "close",
+        "The connection ends with this answer: the body was not read to its end, or the gateway is shutting down.",
+    ),
+    Header(
+        Carrier.SHADOW,
+        "x-gateway-shadow",
+        "refused;reason=queue_full;status=429",
+        "What would have become of the request: `admitted`, `queued;wait-ms=N`, `refused;reason=...;status=...`, or "
+        "`undecided` where it went on unread.",
+    ),
+    Header(
+        Carrier.SHADOW,
+        "x-gateway-shadow-images",
+        "0;resized;4000x3000;1148x868;scale=3.484321x3.456221",
+        "What would have been done to its images, as `x-gateway-images` says it.",
+    ),
+    Header(
+        Carrier.SHADOW,
+        "x-gateway-shadow-pressure",
+        "max_tokens;512",
+        "What the rungs of the ladder would have changed, as `x-gateway-pressure` says it.",
+    ),
+    Header(
+        Carrier.TO_VLLM,
+        "x-request-id",
+        "gw-5b0c2f7a9d1e4c3600000042",
+        "An id that no other request has: two alike upset vLLM. Stands in the gateway's log as `request_id`.",
+    ),
+    Header(
+        Carrier.TO_VLLM,
+        "authorization",
+        "Bearer the-servers-key",
+        "`upstream.api_key` where it is set, in place of the client's `authorization` and `x-api-key`.",
+    ),
+    Header(Carrier.TO_VLLM, "accept-encoding", "identity", "Answers must come readable: usage is looked for in them."),
+)
+
+HELD_BACK = (
+    "host",
+    "content-length",
+    "expect",
+    "x-data-parallel-rank",
+    "x-gateway-resize",
+    "connection",
+    "te",
+    "upgrade",
+)
+"""Some of what a client may send and vLLM never gets: headers of one connection (RFC 9110 §7.6.1) and those that
+`Connection` names, all that begin with `x-gateway-`, and what would let a client steer vLLM past the gateway.
+"""
