@@ -110,7 +110,7 @@ def test_ctrl_c_pressed_twice_ends_it_at_once(emulator, tmp_path):
         late = httpx.post(f"{url}{CHAT}", json=SHORT)
         assert (late.status_code, late.headers["x-gateway-reason"]) == (503, "draining"), "there is no grace"
         process.send_signal(signal.SIGINT)
-        assert process.wait(15) == 128 + signal.SIGINT
+        assert process.wait(15) in {0, 128 + signal.SIGINT}, "as the second comes before or while its server stops"
         pieces.close()
 
 

@@ -150,6 +150,7 @@ class TestWhatItShows:
             await gateway.until_up()
             tasks = [asyncio.create_task(gateway.chat("x", photo(280, 280))) for _ in range(3)]
             await until(lambda: gateway.metrics("gateway_queue_depth").get("") == 2)
+            await until(lambda: gateway.metrics("gateway_upstream_requests_in_flight").get("") == 1)
             state = await state_of(gateway)
             [server] = state["upstreams"]
             assert (server["in_flight"], server["queue"]["waiting"], server["queue"]["places"]) == (1, 2, 256)

@@ -247,7 +247,10 @@ class TestWhatIsRefused:
             await gateway.until_released()
 
     async def test_who_comes_while_the_gateway_leaves_or_is_full(self):
-        async with model_server() as upstream, live_gateway(upstream.base_url, server={"seats": 0}) as gateway:
+        async with (
+            model_server() as upstream,
+            live_gateway(upstream.base_url, server={"seats": 0, "drain_grace_seconds": 0}) as gateway,
+        ):
             assert (await gateway.http.post(TRY, content=b"x", headers=FILE)).status_code == 429
             gateway.application.drain()
             assert (await gateway.http.post(TRY, content=b"x", headers=FILE)).headers["x-gateway-reason"] == "draining"
