@@ -88,12 +88,15 @@ class OutputGrowth(NamedTuple):
 
 
 class ImageCost(NamedTuple):
-    """One image as it will be sent. `prompt_tokens` include the markers around it."""
+    """One image as it will be sent. `prompt_tokens` include the markers around it; both counts are upper bounds, and
+    `least_encoder_tokens` are sure to come.
+    """
 
     param: str
     size: Size
     prompt_tokens: int
     encoder_tokens: int
+    least_encoder_tokens: int
 
 
 class RequestCost(NamedTuple):
@@ -121,7 +124,8 @@ class RequestCost(NamedTuple):
 
     @property
     def largest_image_encoder_tokens(self) -> int:
-        return max((image.encoder_tokens for image in self.images), default=0)
+        """Those that are sure to come."""
+        return max((image.least_encoder_tokens for image in self.images), default=0)
 
     @property
     def least_tokens(self) -> int:
@@ -187,7 +191,10 @@ def estimate(
     # Most requests have no image, and even empty loops are half of this function's time then.
     images = _image_costs(request, plans, image_tokens) if plans else ()
     visual_tokens = sum(image.prompt_tokens for image in images) if images else 0
-    prompt_tokens = _truncated(text + (visual_tokens + request.prompt_token_ids), visual_tokens, request, limits)
+    whole = text + (visual_tokens + request.prompt_token_ids)
+    if images and (uncertain := sum(tokens.prompt - tokens.least_prompt for tokens in image_tokens)):
+        whole = whole._replace(lower=whole.lower - uncertain)
+    prompt_tokens = _truncated(whole, visual_tokens, request, limits)
     answers = request.prompts * request.n
     return RequestCost(
         prompt_tokens=prompt_tokens,
@@ -209,7 +216,7 @@ def _image_costs(
     request: VisionRequest, plans: Sequence[ImagePlan], image_tokens: Sequence[ImageTokens]
 ) -> tuple[ImageCost, ...]:
     return tuple(
-        ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder)
+        ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder, tokens.least_encoder)
         for plan, tokens in zip(plans, image_tokens, strict=True)
     )
 

@@ -26,6 +26,9 @@ class ImageTokens:
     `encoder` embeddings that the vision encoder makes (the unit of vLLM's encoder budget), `model_size` the size to
     which the processor brings the image. `is_capped` says that the processor's own maximum made it smaller (rounding
     to the grid alone does not count).
+
+    All three counts are upper bounds. Where size alone does not decide (the number of images in the request, the
+    length of its text), `uncertain` of the prompt tokens and `uncertain_encoder` of the embeddings may not come.
     """
 
     placeholder: int
@@ -33,10 +36,25 @@ class ImageTokens:
     encoder: int
     model_size: Size
     is_capped: bool = False
+    uncertain: int = 0
+    uncertain_encoder: int = 0
 
     @property
     def prompt(self) -> int:
         return self.placeholder + self.markers
+
+    @property
+    def least_prompt(self) -> int:
+        """Prompt tokens that are sure to come, one at least: what a refusal for good may rest on."""
+        return max(1, self.placeholder + self.markers - self.uncertain)
+
+    @property
+    def least_encoder(self) -> int:
+        return max(1, self.encoder - self.uncertain_encoder)
+
+    @property
+    def is_exact(self) -> bool:
+        return not (self.uncertain or self.uncertain_encoder)
 
 
 class VisionFamily(Protocol):
@@ -59,7 +77,7 @@ class VisionFamily(Protocol):
 
     @property
     def markers(self) -> int:
-        """Tokens that the chat template writes around each image."""
+        """Most tokens that the chat template writes around an image."""
         ...
 
     def tokens(self, size: Size) -> ImageTokens:
@@ -70,6 +88,12 @@ class VisionFamily(Protocol):
         """Largest size on the model's own grid that costs at most `max_tokens` placeholder tokens.
 
         Returns `size` itself where it already fits (pixels stay untouched) and None where no size can.
-        The result is a fixed point of the processor: the model does not resize it again.
+        The model spends no more on the result than planned, and shrinking it again changes nothing.
         """
         ...
+
+
+def refuse_empty(size: Size) -> None:
+    """Raises UnservableImageError for a size without pixels."""
+    if size.width < 1 or size.height < 1:
+        raise UnservableImageError(f"the image is {size}: a side is empty")
