@@ -5,12 +5,13 @@ has weights or code in it.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.vision.registry import family_of_architecture
+from gateway.domain.vision.registry import family_of_config
+from gateway.domain.vision.sources import Source
 
 _NUMBER_BYTES = 2
 """Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
@@ -59,13 +60,17 @@ class TextConfig:
 class ModelFiles:
     """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship.
 
-    `deepstack_levels` counts the layers of the language model that the vision encoder feeds beside its input.
+    `family_name` is None where no family here serves the architecture, `sources` are the files as families read them,
+    the strongest first. `deepstack_levels` counts the layers of the language model that the vision encoder feeds beside
+    its input.
     """
 
     architectures: tuple[str, ...]
     text: TextConfig
     image_processor: Mapping[str, Any] | None
     deepstack_levels: int = 0
+    family_name: str | None = None
+    sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @property
     def embedding_bytes(self) -> int:
@@ -73,12 +78,6 @@ class ModelFiles:
         for each layer that it feeds (vLLM `qwen3_vl.py`, `Qwen3_VisionTransformer.out_hidden_size`).
         """
         return self.text.hidden_size * (1 + self.deepstack_levels) * _NUMBER_BYTES
-
-    @property
-    def family_name(self) -> str | None:
-        """Name in the registry, None where no family here serves the architecture."""
-        names = (family_of_architecture(architecture) for architecture in self.architectures)
-        return next((name for name in names if name is not None), None)
 
 
 def read_model_folder(path: Path) -> ModelFiles:
@@ -104,7 +103,26 @@ def parse_model(
     nested = (processor or {}).get("image_processor", preprocessor)
     if nested is not None and not isinstance(nested, Mapping):
         raise ModelFilesError("processor_config.json", f"image_processor must be an object, not {nested!r}")
-    return ModelFiles(tuple(architectures), _parse_text(config), nested, _deepstack_levels(config))
+    return ModelFiles(
+        tuple(architectures),
+        _parse_text(config),
+        nested,
+        _deepstack_levels(config),
+        family_of_config(config),
+        tuple(_sources(config, nested, processor)),
+    )
+
+
+def _sources(
+    config: Mapping[str, Any], image_processor: Mapping[str, Any] | None, processor: Mapping[str, Any] | None
+) -> Iterator[Source]:
+    """Newer files keep some numbers beside the nested image processor."""
+    if image_processor is not None:
+        is_nested = processor is not None and "image_processor" in processor
+        yield Source("processor_config.json" if is_nested else "preprocessor_config.json", image_processor)
+    if processor is not None:
+        yield Source("processor_config.json", processor)
+    yield Source("config.json", config)
 
 
 def read_json(path: Path) -> dict[str, Any]:
