@@ -64,16 +64,17 @@ def _likely_tokens(cost: RequestCost) -> int:
 
 def _beyond_encoder(cost: RequestCost, budget: int, family: VisionFamily | None) -> Misfit:
     image = max(cost.images, key=lambda image: image.least_encoder_tokens)
+    need = image.least_encoder_tokens
     remedies = within_encoder(cost, budget, family)
     fit = dict(remedies.sizes).get(image.param)
     error = GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,
-        f"The image of {image.size} pixels costs {image.least_encoder_tokens} encoder tokens, and the engine can encode "
-        f"at most {budget} at once. Send a smaller image{f', at most {fit} pixels' if fit else ''}.",
+        f"The image of {image.size} pixels costs {need} encoder tokens, and the engine can encode at "
+        f"most {budget} at once. Send a smaller image{f', at most {fit} pixels' if fit else ''}.",
         param=image.param,
         reason=Reason.NEVER_FITS_ENCODER,
     )
-    shortage = Shortage(Resource.ENCODER_TOKENS.label, image.least_encoder_tokens, budget, budget, image.param)
+    shortage = Shortage(Resource.ENCODER_TOKENS.label, need, budget, budget, image.param)
     return Misfit(error, shortage, remedies)
 
 

@@ -43,7 +43,8 @@ class Fitted:
             return size
         candidates = set(self.shapes(size))
         if self.step:
-            candidates.update(_on_units(size, self.step, lambda each: self._keeps(each, max_tokens)))
+            on_units = _on_units(size, self.step, lambda each: self._keeps(each, max_tokens))
+            candidates.update(each for each in on_units if self._is_left_alone(each))
         smaller = [each for each in candidates if _is_within(each, size)]
         seen = [(each, cost) for each in smaller if (cost := self._within(each, max_tokens))]
         if not seen:
@@ -54,6 +55,12 @@ class Fitted:
         """Whether the model takes that size for so many tokens, and does not shrink it any more."""
         cost = self._within(size, max_tokens)
         return cost is not None and not cost.is_capped
+
+    def _is_left_alone(self, size: Size) -> bool:
+        """But for what it rounds. What the model enlarges again has lost detail for nothing, and maybe its shape."""
+        model_size = self.tokens(size).model_size
+        changes = abs(model_size.width - size.width), abs(model_size.height - size.height)
+        return max(changes) < self.step
 
     def _within(self, size: Size, max_tokens: int) -> ImageTokens | None:
         """The cost, where the model takes that size and it is no more than that."""

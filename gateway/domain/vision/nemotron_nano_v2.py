@@ -2,9 +2,9 @@
 
 In the second, dynamic mode the whole request decides: patches of all images share what the context leaves beside the
 text. One image in a request of known text is exact. Else there are bounds: the room that it has is never below
-`min_num_patches` and never above `max_num_patches`. Sides are brought to even numbers of patches; four make one
+`min_num_patches` and never above `max_num_patches`. Sides are brought to even numbers of patches; four are one
 embedding.
-Source: Nemotron Nano V2 VL (arXiv:2511.03929); vLLM 0.32 `processors/nano_nemotron_vl.py`. Its shipped configuration was
+Source: Nemotron Nano V2 VL (arXiv:2511.03929); vLLM 0.32 `processors/nano_nemotron_vl.py`. A shipped configuration was
 not seen.
 """
 

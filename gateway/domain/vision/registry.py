@@ -64,7 +64,7 @@ FAMILIES: Mapping[str, Row] = {
     "qwen3_5": Row(("Qwen3_5ForConditionalGeneration",), qwen_vl.from_sources),
     "qwen3_5_moe": Row(("Qwen3_5MoeForConditionalGeneration",), qwen_vl.from_sources),
     "dots_ocr": Row(("DotsOCRForCausalLM",), qwen_vl.from_sources),
-    "mimo_vl": Row(("MiMoVLForConditionalGeneration", "MiMoV2OmniForCausalLM"), qwen_vl.from_sources),
+    "mimo_vl": Row(("MiMoV2OmniForCausalLM",), qwen_vl.from_sources),
     "ernie4_5_vl": Row(("Ernie4_5_VLMoeForConditionalGeneration",), qwen_siblings.ernie4_5_vl),
     "glm4_1v": Row(("Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGeneration"), qwen_siblings.glm),
     "glm4_6v": Row(("Glm46VForConditionalGeneration", "GlmOcrForConditionalGeneration"), qwen_siblings.glm),

@@ -49,6 +49,8 @@ class Step3VL(Fitted):
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         yield inside(size, Size(_VIEW - 1, _VIEW - 1))
+        sliver = _SLIVER_SIDE - 1
+        yield inside(size, Size(sliver, _VIEW) if size.width < size.height else Size(_VIEW, sliver))
         most = _LONGEST // _WINDOW
         for columns in range(1, most + 1):
             for rows in range(1, most + 1):
