@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, refuse_empty
-from gateway.domain.vision.fitting import Fitted, is_capped, stretched
+from gateway.domain.vision.fitting import Fitted, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, grids_of
 from gateway.domain.vision.sources import Sources
 
@@ -53,7 +53,7 @@ class Lfm2VL(Fitted):
         tiles = columns * rows
         soft += tiles * self._tile_tokens
         model_size = Size(columns * self.tile, rows * self.tile)
-        return ImageTokens(soft + tiles + 1 + _TAGS, 0, soft, model_size, is_capped(size, model_size))
+        return ImageTokens(soft + tiles + 1 + _TAGS, 0, soft, model_size)
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         for grid in self._tiles:

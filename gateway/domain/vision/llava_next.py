@@ -15,7 +15,7 @@ from fractions import Fraction
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, refuse_empty
 from gateway.domain.vision.constant import clip_grid
-from gateway.domain.vision.fitting import Fitted, inside, is_capped
+from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.grids import pinpoint
 from gateway.domain.vision.sources import Sources
 
@@ -53,8 +53,8 @@ class LlavaNext(Fitted):
         canvas = pinpoint(size, self.canvases)
         columns, rows = self._unpadded(size, *self._features(canvas))
         count = self.base + self._count(columns, rows)
-        scaled = inside(size, canvas)
-        return ImageTokens(count, 0, count, scaled, is_capped(size, scaled))
+        # What is cut off depends on the image's exact shape, so it is not handed over in whole pixels of the canvas.
+        return ImageTokens(count, 0, count, inside(size, canvas))
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         """The image's own shape, as large as each canvas holds it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, refuse_empty
-from gateway.domain.vision.fitting import Fitted, inside, is_capped
+from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.grids import Grid, covering_grid, grids_of, in_single_precision
 from gateway.domain.vision.sources import Sources
 
@@ -42,7 +42,7 @@ class Molmo(Fitted):
         grid = covering_grid(covered, self._grids, self.window * self.patch, in_single_precision)
         encoder, structure = self._count(grid)
         scaled = inside(size, self._canvas(grid))
-        return ImageTokens(encoder + structure, 0, encoder, scaled, is_capped(size, scaled))
+        return ImageTokens(encoder + structure, 0, encoder, scaled)
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         return (inside(size, self._canvas(grid)) for grid in self._grids)

@@ -47,7 +47,8 @@ class DynamicNemotron(Fitted):
         if self.text is not None and self.context is not None:
             columns, rows = self._grid(size, self._room(self.context, self.text))
             count = self._embeddings((columns, rows))
-            return ImageTokens(count + TAGS, 0, count, Size(columns * self.patch, rows * self.patch))
+            model_size = Size(columns * self.patch, rows * self.patch)
+            return ImageTokens(count + TAGS, 0, count, model_size if model_size.pixels else size)
         least, most = self._bounds(size)
         uncertain = most - least
         return ImageTokens(most + TAGS, 0, most, size, uncertain=uncertain, uncertain_encoder=uncertain)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, refuse_empty
-from gateway.domain.vision.fitting import Fitted, inside, is_capped
+from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.grids import Grid
 from gateway.domain.vision.sources import Sources
 
@@ -37,7 +37,7 @@ class Ovis2(Fitted):
         columns, rows = self._grid(size)
         count = self._count(columns, rows)
         scaled = inside(size, Size(columns * self.tile, rows * self.tile))
-        return ImageTokens(count, 0, count, scaled, is_capped(size, scaled))
+        return ImageTokens(count, 0, count, scaled)
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         return (inside(size, Size(columns * self.tile, rows * self.tile)) for columns, rows in self._grids)
