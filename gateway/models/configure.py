@@ -44,14 +44,15 @@ def configured_model(
         found = resolve(known, sources, checkpoint=checkpoint, has_processor=has_processor)
     except (UnknownFamilyError, ProcessorConfigError, ModelFilesError) as error:
         raise ModelSettingsError(f"model {name!r}: {error}") from error
+    text = files.text if files else None
     return ServedModel(
         name,
         found.family,
         source,
         numbers=found.numbers,
         exact_text=_exact_text(name, folder),
-        kv_groups=files.text.kv_groups if files else None,
-        kv_bytes_per_token=files.text.kv_bytes_per_token if files else None,
+        kv_groups=text.kv_groups if text else None,
+        kv_bytes_per_token=text.kv_bytes_per_token if text else None,
         embedding_bytes=files.embedding_bytes if files else None,
     )
 

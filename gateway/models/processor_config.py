@@ -17,6 +17,9 @@ _NUMBER_BYTES = 2
 """Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
 
 
+_NESTED_TEXT = ("text_config", "llm_config", "language_config")
+
+
 class ModelFilesError(ValueError):
     """A model folder that cannot be read; the text names the file and the key."""
 
@@ -58,7 +61,8 @@ class TextConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship.
+    """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship. `text` is
+    None where config.json leaves the language model's numbers to the defaults of its class.
 
     `family_name` is None where no family here serves the architecture, `sources` are the files as families read them,
     the strongest first. `deepstack_levels` counts the layers of the language model that the vision encoder feeds beside
@@ -66,18 +70,18 @@ class ModelFiles:
     """
 
     architectures: tuple[str, ...]
-    text: TextConfig
+    text: TextConfig | None
     image_processor: Mapping[str, Any] | None
     deepstack_levels: int = 0
     family_name: str | None = None
     sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @property
-    def embedding_bytes(self) -> int:
+    def embedding_bytes(self) -> int | None:
         """One embedding of the vision encoder in vLLM's encoder cache: as wide as the language model, and once more
         for each layer that it feeds (vLLM `qwen3_vl.py`, `Qwen3_VisionTransformer.out_hidden_size`).
         """
-        return self.text.hidden_size * (1 + self.deepstack_levels) * _NUMBER_BYTES
+        return self.text and self.text.hidden_size * (1 + self.deepstack_levels) * _NUMBER_BYTES
 
 
 def read_model_folder(path: Path) -> ModelFiles:
@@ -142,11 +146,17 @@ def _read_optional(path: Path) -> dict[str, Any] | None:
     return read_json(path) if path.exists() else None
 
 
-def _parse_text(config: Mapping[str, Any]) -> TextConfig:
-    """Newer files nest the language model in `text_config`, older ones have it at the top."""
-    text = config.get("text_config", config)
+def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
+    """Newer files nest the language model in `text_config`, some models' own in another, older ones have it at the top.
+
+    None where a number is left out that no other one stands for.
+    """
+    key = next((key for key in _NESTED_TEXT if key in config), None)
+    text = config[key] if key else config
     if not isinstance(text, Mapping):
-        raise ModelFilesError("config.json", f"text_config must be an object, not {text!r}")
+        raise ModelFilesError("config.json", f"{key} must be an object, not {text!r}")
+    if not text.keys() >= {"num_attention_heads", "hidden_size", "num_hidden_layers"}:
+        return None
     heads = _whole(text, "num_attention_heads")
     hidden_size = _whole(text, "hidden_size")
     return TextConfig(

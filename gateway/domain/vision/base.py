@@ -50,7 +50,7 @@ class ImageTokens:
 
     @property
     def least_encoder(self) -> int:
-        return max(1, self.encoder - self.uncertain_encoder)
+        return max(min(1, self.encoder), self.encoder - self.uncertain_encoder)
 
     @property
     def is_exact(self) -> bool:
