@@ -103,8 +103,8 @@ class RequestCost(NamedTuple):
     """All that admission and `estimate` need to know.
 
     `prompt_tokens` = text + images + ids over all `prompts`, after vLLM has truncated them where the client asks for
-    that (the three beside it are before); `output_tokens` are reserved for each of the
-    `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
+    that (the three beside it are before; of `visual_tokens` some may not come); `output_tokens` are reserved for each of
+    the `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
     `prompt_param` is the path that errors about the whole prompt name. Without `needs_engine` nothing is held of the
     engine and nothing is too large for it.
     """
@@ -121,6 +121,7 @@ class RequestCost(NamedTuple):
     body_bytes: int = 0
     prompt_param: str | None = None
     needs_engine: bool = True
+    uncertain_visual_tokens: int = 0
 
     @property
     def largest_image_encoder_tokens(self) -> int:
@@ -192,7 +193,8 @@ def estimate(
     images = _image_costs(request, plans, image_tokens) if plans else ()
     visual_tokens = sum(image.prompt_tokens for image in images) if images else 0
     whole = text + (visual_tokens + request.prompt_token_ids)
-    if images and (uncertain := sum(tokens.prompt - tokens.least_prompt for tokens in image_tokens)):
+    uncertain = sum(tokens.prompt - tokens.least_prompt for tokens in image_tokens) if images else 0
+    if uncertain:
         whole = whole._replace(lower=whole.lower - uncertain)
     prompt_tokens = _truncated(whole, visual_tokens, request, limits)
     answers = request.prompts * request.n
@@ -209,6 +211,7 @@ def estimate(
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
         needs_engine=request.needs_engine,
+        uncertain_visual_tokens=uncertain,
     )
 
 

@@ -135,7 +135,8 @@ def _of_prompts(cost: RequestCost) -> str:
 
 def _describe_need(cost: RequestCost) -> str:
     each = "" if cost.prompts == 1 else f" in the longest of its {cost.prompts} prompts"
-    images = f" ({cost.visual_tokens} of them for {len(cost.images)} image(s))" if cost.images else ""
+    visual_tokens = cost.visual_tokens - cost.uncertain_visual_tokens
+    images = f" ({visual_tokens} of them for {len(cost.images)} image(s))" if cost.images else ""
     return f"Your request needs at least {cost.least_tokens} tokens{each}{images}, room for an answer included."
 
 

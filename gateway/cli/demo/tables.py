@@ -18,8 +18,8 @@ def pictures_table(seen: Iterable[PictureSeen], model: ModelFiles) -> Table:
     table = _table(
         "Pictures: as they came -> under the operator's policy (resize.preset=detail)",
         f"MiB are those of Qwen2.5-VL-7B: {_kv_bytes(model):,} bytes of KV cache a token, "
-        f"{_embedding_bytes(model):,} bytes an encoder embedding ({_embedding_bytes(model) // 2:,} numbers x 2). Tokens: "
-        "the gateway's prediction, made before anything was sent. As it came: the same request with "
+        f"{_embedding_bytes(model):,} bytes an encoder embedding ({_embedding_bytes(model) // 2:,} numbers x 2). "
+        "Tokens: the gateway's prediction, made before anything was sent. As it came: the same request with "
         "x-gateway-resize: off.",
     )
     for title in ("picture", "came as", "what was done"):

@@ -27,8 +27,7 @@ class ImageTokens:
     which the processor brings the image. `is_capped` says that the processor's own maximum made it smaller (rounding
     to the grid alone does not count).
 
-    All three counts are upper bounds. Where size alone does not decide (the number of images in the request, the
-    length of its text), `uncertain` of the prompt tokens and `uncertain_encoder` of the embeddings may not come.
+    The counts are exact. Where size alone does not decide they are BoundedTokens.
     """
 
     placeholder: int
@@ -36,8 +35,6 @@ class ImageTokens:
     encoder: int
     model_size: Size
     is_capped: bool = False
-    uncertain: int = 0
-    uncertain_encoder: int = 0
 
     @property
     def prompt(self) -> int:
@@ -46,6 +43,30 @@ class ImageTokens:
     @property
     def least_prompt(self) -> int:
         """Prompt tokens that are sure to come, one at least: what a refusal for good may rest on."""
+        return self.prompt
+
+    @property
+    def least_encoder(self) -> int:
+        """Embeddings that are sure to come."""
+        return self.encoder
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedTokens(ImageTokens):
+    """What one image costs at most, where more than its size decides: the other images of the request, its text.
+
+    `uncertain` of the prompt tokens and `uncertain_encoder` of the embeddings may not come.
+    """
+
+    uncertain: int = 0
+    uncertain_encoder: int = 0
+
+    @property
+    def least_prompt(self) -> int:
         return max(1, self.placeholder + self.markers - self.uncertain)
 
     @property

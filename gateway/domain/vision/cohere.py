@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside, is_capped, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, covering_grid, grids_of
 from gateway.domain.vision.sources import Sources
@@ -45,7 +45,7 @@ class Cohere(Fitted):
         tiles = self._tiles(columns * rows)
         names = self.name_tokens * tiles
         model_size = Size(columns * self.tile, rows * self.tile)
-        return ImageTokens(
+        return BoundedTokens(
             tiles * (self.tile_tokens + 1) + self.tags,
             names,
             tiles * self.tile_tokens,

@@ -8,7 +8,7 @@ Janus (arXiv:2410.13848), transformers `processing_janus.py`; vLLM `gemma3n_mm.p
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, ProcessorConfigError, refuse_empty
 from gateway.domain.vision.fitting import Fitted
 from gateway.domain.vision.sources import Sources
 
@@ -31,7 +31,9 @@ class Constant(Fitted):
 
     def tokens(self, size: Size) -> ImageTokens:
         refuse_empty(size)
-        return ImageTokens(self.soft + self.structure, 0, self.soft, Size(self.side, self.side), uncertain=self.merging)
+        return BoundedTokens(
+            self.soft + self.structure, 0, self.soft, Size(self.side, self.side), uncertain=self.merging
+        )
 
 
 def llava(name: str, read: Sources) -> Constant:

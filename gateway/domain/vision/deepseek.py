@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside, is_capped, stretched
 from gateway.domain.vision.grids import closest_grid, grids_of, pinpoint
 from gateway.domain.vision.sources import Sources
@@ -47,7 +47,7 @@ class DeepseekVL2(Fitted):
         count = self._count(canvas)
         uncertain = count - self._count(Size(self.tile, self.tile)) if self.images is None else 0
         scaled = inside(size, canvas)
-        return ImageTokens(
+        return BoundedTokens(
             count, 0, count, scaled, is_capped(size, scaled), uncertain=uncertain, uncertain_encoder=uncertain
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, is_capped
 from gateway.domain.vision.sources import Sources
 
@@ -46,7 +46,7 @@ class Gemma3(Fitted):
         crops = self._crops(size) if self.pans else 0
         parts, sentence = 1 + crops, _SENTENCE_BYTES if crops else 0
         model_size = Size(self.side, self.side)
-        return ImageTokens(
+        return BoundedTokens(
             parts * (self.soft + _STRUCTURE),
             sentence,
             parts * self.soft,

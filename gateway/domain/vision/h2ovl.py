@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, grids_of
 from gateway.domain.vision.internvl import TAGS, InternVL, tile_of, tiles_of, tokens_of
@@ -39,7 +39,7 @@ class H2ovl(Fitted):
             return once
         encoder = once.encoder + self._second(size, self.first.grid(size)) - self.first.tile_tokens
         uncertain = 0 if self.images == 1 else encoder - once.encoder
-        return ImageTokens(
+        return BoundedTokens(
             encoder + TAGS, 0, encoder, once.model_size, uncertain=uncertain, uncertain_encoder=uncertain
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, is_capped, stretched
 from gateway.domain.vision.grids import grids_of
 from gateway.domain.vision.sources import Sources
@@ -44,7 +44,7 @@ class Idefics3(Fitted):
         columns, rows = (-(-side // self.tile) for side in (model_size.width, model_size.height))
         placeholder, encoder = self._count(columns, rows) if self.splits else self._count(1, 1)
         newline = _BLANK_LINE if encoder > self.tile_tokens else 0
-        return ImageTokens(placeholder, newline, encoder, model_size, is_capped(size, model_size), uncertain=newline)
+        return BoundedTokens(placeholder, newline, encoder, model_size, is_capped(size, model_size), uncertain=newline)
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         """Each shape of tiles that the longer side can be cut into."""

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, UnservableImageError, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, UnservableImageError, refuse_empty
 from gateway.domain.vision.fitting import Fitted
 from gateway.domain.vision.sources import Sources
 
@@ -56,7 +56,7 @@ class Kimi(Fitted):
                 f"the model takes fewer than {self.side_patches}"
             )
         count = columns * rows
-        return ImageTokens(count, self.written, count, size, is_capped=scale < 1, uncertain=self.uncertain)
+        return BoundedTokens(count, self.written, count, size, is_capped=scale < 1, uncertain=self.uncertain)
 
     @property
     def step(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.grids import Grid
 from gateway.domain.vision.sources import Sources
@@ -49,7 +49,7 @@ class MiniCPMV(Fitted):
         columns, rows = sliced_grid(size, self.scale, self.most_slices, prefers_rows=False)
         placeholder, encoder = self._count(columns, rows)
         seen = within_area(size, max(1, columns * rows) * self.scale**2)
-        return ImageTokens(placeholder, self.markers, encoder, seen, uncertain=self.markers)
+        return BoundedTokens(placeholder, self.markers, encoder, seen, uncertain=self.markers)
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         return by_area(size, self.scale, self.most_slices)

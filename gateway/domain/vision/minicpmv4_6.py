@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, ProcessorConfigError, refuse_empty
 from gateway.domain.vision.fitting import Fitted
 from gateway.domain.vision.minicpmv import ID_TAGS, MORE_DIGITS, TAGS, by_area, sliced_grid, within_area
 from gateway.domain.vision.sources import Sources
@@ -55,7 +55,7 @@ class MiniCPMV4_6(Fitted):  # noqa: N801 - the model's name
             soft += columns * rows * self._embeddings(self._slice(size, columns, rows))
         markers = _structure(columns * rows, rows)
         seen = within_area(size, max(1, columns * rows) * self.scale**2)
-        return ImageTokens(soft, markers, soft, seen, uncertain=MORE_DIGITS + max(0, rows - 1))
+        return BoundedTokens(soft, markers, soft, seen, uncertain=MORE_DIGITS + max(0, rows - 1))
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
         return by_area(size, self.scale, self.most_slices)

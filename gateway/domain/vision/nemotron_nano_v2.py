@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted
 from gateway.domain.vision.grids import Grid
 from gateway.domain.vision.internvl import TAGS, InternVL, tokens_of
@@ -51,7 +51,7 @@ class DynamicNemotron(Fitted):
             return ImageTokens(count + TAGS, 0, count, model_size if model_size.pixels else size)
         least, most = self._bounds(size)
         uncertain = most - least
-        return ImageTokens(most + TAGS, 0, most, size, uncertain=uncertain, uncertain_encoder=uncertain)
+        return BoundedTokens(most + TAGS, 0, most, size, uncertain=uncertain, uncertain_encoder=uncertain)
 
     @property
     def step(self) -> int:

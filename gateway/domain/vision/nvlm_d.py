@@ -5,10 +5,10 @@ cost needs the tokenizer. Only the embeddings are exact: of each tag at least on
 Source: NVLM (arXiv:2409.11402); vLLM 0.32 `processors/nvlm_d.py`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens
+from gateway.domain.vision.base import BoundedTokens, ImageTokens
 from gateway.domain.vision.internvl import InternVL, tile_of, tiles_of, tokens_of
 from gateway.domain.vision.sources import Sources
 
@@ -44,7 +44,8 @@ class NvlmD:
         tiles = cost.model_size.pixels // self.grid.tile**2
         tags = _tags(tiles, has_thumbnail=self.grid.has_thumbnail)
         markers = sum(map(len, tags))
-        return replace(cost, placeholder=cost.encoder, markers=markers, uncertain=markers - len(tags))
+        soft, uncertain = cost.encoder, markers - len(tags)
+        return BoundedTokens(soft, markers, soft, cost.model_size, cost.is_capped, uncertain=uncertain)
 
     def shrink(self, size: Size, max_tokens: int) -> Size | None:
         return self.grid.shrink(size, max_tokens + self._inside)

@@ -11,11 +11,11 @@ Source: transformers 5.19 `glm4v`, `glm46v`, `paddleocr_vl`, `ernie4_5_vl_moe`; 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, UnservableImageError, refuse_empty
-from gateway.domain.vision.qwen_vl import MARKERS, QwenVL, areas
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, UnservableImageError, refuse_empty
+from gateway.domain.vision.qwen_vl import QwenVL, areas
 from gateway.domain.vision.sources import Sources
 
 _NUMBER_BYTES = len("Picture 999:")
@@ -26,17 +26,20 @@ _NUMBER_BYTES = len("Picture 999:")
 class QwenSibling:
     """`qwen` prices what `prepare` makes of an image (it is given the unit in pixels).
 
-    Of the `markers`, `uncertain` may not come.
+    Beside Qwen's own markers there may be as many as `uncertain`.
     """
 
     qwen: QwenVL
     prepare: Callable[[Size, int], Size]
-    markers: int = MARKERS
     uncertain: int = 0
 
     @property
     def name(self) -> str:
         return self.qwen.name
+
+    @property
+    def markers(self) -> int:
+        return self.qwen.markers + self.uncertain
 
     @property
     def min_side(self) -> int:
@@ -49,7 +52,10 @@ class QwenSibling:
     def tokens(self, size: Size) -> ImageTokens:
         refuse_empty(size)
         cost = self.qwen.tokens(self.prepare(size, self.qwen.unit))
-        return replace(cost, markers=self.markers, uncertain=self.uncertain)
+        if not self.uncertain:
+            return cost
+        count, markers = cost.placeholder, self.markers
+        return BoundedTokens(count, markers, count, cost.model_size, cost.is_capped, uncertain=self.uncertain)
 
     def shrink(self, size: Size, max_tokens: int) -> Size | None:
         """As Qwen's, whose targets have whole units and so are left alone by the step ahead."""
@@ -79,8 +85,7 @@ def keye_vl(name: str, read: Sources) -> QwenSibling:
 
 
 def ernie4_5_vl(name: str, read: Sources) -> QwenSibling:
-    markers = MARKERS + _NUMBER_BYTES
-    return QwenSibling(_qwen(name, read, 3136, 4842768), _unchanged, markers, uncertain=_NUMBER_BYTES)
+    return QwenSibling(_qwen(name, read, 3136, 4842768), _unchanged, uncertain=_NUMBER_BYTES)
 
 
 def _qwen(name: str, read: Sources, least: int, most: int) -> QwenVL:

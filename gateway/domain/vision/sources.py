@@ -69,12 +69,13 @@ class Sources:
         return number.value
 
     def side(self, *keys: str, default: int) -> int:
-        """The side of a square: a number, or an object of equal height and width."""
+        """The side of a square: a number, or an object of equal height and width, or of a shortest edge."""
         number = self._first(keys, default)
         if isinstance(number.value, Mapping):
-            sides = {number.value.get("height"), number.value.get("width")}
+            edges = number.value
+            sides = {edges.get("height", edges.get("shortest_edge")), edges.get("width", edges.get("shortest_edge"))}
             if len(sides) != 1:
-                raise ProcessorConfigError(number.key, f"must be a square, not {dict(number.value)!r}")
+                raise ProcessorConfigError(number.key, f"must be a square, not {dict(edges)!r}")
             return _whole(Number(f"{number.key}.height", sides.pop(), number.source))
         return _whole(number)
 

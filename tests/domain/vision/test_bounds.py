@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens
+from gateway.domain.vision.base import BoundedTokens
 from gateway.domain.vision.nemotron_nano_v2 import DynamicNemotron
 from gateway.domain.vision.registry import family_for
 
@@ -24,7 +24,7 @@ def test_an_exact_cost_is_its_own_bound():
 
 
 def test_what_is_sure_to_come_is_never_nothing():
-    cost = ImageTokens(placeholder=5, markers=0, encoder=5, model_size=PHOTO, uncertain=9, uncertain_encoder=9)
+    cost = BoundedTokens(placeholder=5, markers=0, encoder=5, model_size=PHOTO, uncertain=9, uncertain_encoder=9)
     assert (cost.least_prompt, cost.least_encoder) == (1, 1)
     assert not cost.is_exact
 

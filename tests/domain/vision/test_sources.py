@@ -46,6 +46,7 @@ def of(value):
         (of(value=False).flag("key", default=True), False),
         (of(448).side("key", default=1), 448),
         (of({"height": 448, "width": 448}).side("key", default=1), 448),
+        (of({"shortest_edge": 448}).side("key", default=1), 448),
         (of([[1, 2], [3, 4]]).pairs("key", default=()), ((1, 2), (3, 4))),
         (of(None).pairs("key", default=((5, 6),)), ((5, 6),)),
         (of([4, 5]).pair("key", default=(1, 1)), (4, 5)),
