@@ -103,8 +103,8 @@ class RequestCost(NamedTuple):
     """All that admission and `estimate` need to know.
 
     `prompt_tokens` = text + images + ids over all `prompts`, after vLLM has truncated them where the client asks for
-    that (the three beside it are before; of `visual_tokens` some may not come); `output_tokens` are reserved for each of
-    the `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
+    that (the three beside it are before; of `visual_tokens` some may not come); `output_tokens` are reserved for each
+    of the `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
     `prompt_param` is the path that errors about the whole prompt name. Without `needs_engine` nothing is held of the
     engine and nothing is too large for it.
     """
