@@ -5,14 +5,15 @@ image's detail and fits the budget is taken. Cost of tiles is not monotonic: a s
 candidate is priced by the family itself before it is believed.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, UnservableImageError
+from gateway.domain.vision.base import ImageTokens, UnservableImageError, refuse_empty
 from gateway.domain.vision.grids import Grid
 
 
-class Fitted:
+class Fitted(ABC):
     """What such a family is but for its arithmetic. Subclasses are frozen and have slots."""
 
     __slots__ = ()
@@ -30,8 +31,10 @@ class Fitted:
         """Side in pixels of the squares that the cost grows by with the image. 0: it does not grow like that."""
         return 0
 
+    @abstractmethod
     def tokens(self, size: Size) -> ImageTokens:
-        raise NotImplementedError
+        """See VisionFamily."""
+        ...
 
     def shapes(self, _size: Size, /) -> Iterable[Size]:
         """Sizes that an image of that size might be sent at instead; those that are larger are passed over."""
@@ -39,6 +42,7 @@ class Fitted:
 
     def shrink(self, size: Size, max_tokens: int) -> Size | None:
         """See VisionFamily. An image that the model refuses becomes one that it takes, where a candidate is one."""
+        refuse_empty(size)
         if self._within(size, max_tokens):
             return size
         candidates = set(self.shapes(size))

@@ -152,6 +152,9 @@ def test_what_the_model_shrinks_itself_may_be_sent_as_small(models, data, size):
 
 
 @every_family
-def test_an_empty_side_is_refused(models):
+@pytest.mark.parametrize("empty", [Size(0, 5), Size(5, 0)])
+def test_an_empty_side_is_refused(models, empty):
     with pytest.raises(UnservableImageError, match="empty"):
-        models[0].tokens(Size(0, 5))
+        models[0].tokens(empty)
+    with pytest.raises(UnservableImageError, match="empty"):
+        models[0].shrink(empty, 100)
