@@ -81,7 +81,9 @@ class ModelFiles:
         """One embedding of the vision encoder in vLLM's encoder cache: as wide as the language model, and once more
         for each layer that it feeds (vLLM `qwen3_vl.py`, `Qwen3_VisionTransformer.out_hidden_size`).
         """
-        return self.text and self.text.hidden_size * (1 + self.deepstack_levels) * _NUMBER_BYTES
+        if self.text is None:
+            return None
+        return self.text.hidden_size * (1 + self.deepstack_levels) * _NUMBER_BYTES
 
 
 def read_model_folder(path: Path) -> ModelFiles:

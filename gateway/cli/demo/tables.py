@@ -122,7 +122,7 @@ def _percentiles(seconds: Sequence[float]) -> tuple[str, str]:
 
 
 def _kv_bytes(model: ModelFiles) -> int:
-    kv_bytes = model.text and model.text.kv_bytes_per_token
+    kv_bytes = model.text.kv_bytes_per_token if model.text else None
     assert kv_bytes is not None, "all layers of the demo's model are alike"
     return kv_bytes
 

@@ -5,6 +5,9 @@ from typing import Protocol
 
 from gateway.domain.geometry import Size
 
+MOST_PIXELS = 178_956_970
+"""vLLM decodes no larger image (0.32, `multimodal/media/image.py`)."""
+
 
 class UnservableImageError(ValueError):
     """The model's processor refuses this size whatever the budget (aspect ratio, zero side); the text says why."""

@@ -38,7 +38,11 @@ def _pinpoints(*shapes: tuple[int, int], tile: int = 384) -> list[list[int]]:
 
 def _up_to(tiles: int) -> Iterator[tuple[int, int]]:
     """Rows and columns of at most so many tiles, row by row."""
-    return ((rows, columns) for rows, columns in product(range(1, tiles + 1), repeat=2) if rows * columns <= tiles)
+    return (
+        (rows, columns)
+        for rows, columns in product(range(1, tiles + 1), range(1, tiles + 1))
+        if rows * columns <= tiles
+    )
 
 
 _QWEN2 = {"patch_size": 14, "merge_size": 2, "min_pixels": 3136, "max_pixels": 12845056}
@@ -171,7 +175,7 @@ CHECKPOINTS: tuple[Checkpoint, ...] = (
         "llava_onevision",
         r"llava-onevision(?!-1\.5|-2)",
         VERIFIED,
-        _SIGLIP | {"image_grid_pinpoints": _pinpoints(*product(range(1, 7), repeat=2))},
+        _SIGLIP | {"image_grid_pinpoints": _pinpoints(*product(range(1, 7), range(1, 7)))},
     ),
     Checkpoint(
         "Granite Vision 3",

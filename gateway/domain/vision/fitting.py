@@ -53,7 +53,7 @@ class Fitted(ABC):
         seen = [(each, cost) for each in smaller if (cost := self._within(each, max_tokens))]
         if not seen:
             return None
-        return max(seen, key=lambda pair: (_detail(*pair, size), pair[0].pixels, pair[0].width))[0]
+        return max(seen, key=lambda pair: (_detail(pair[0], pair[1], size), pair[0].pixels, pair[0].width))[0]
 
     def _keeps(self, size: Size, max_tokens: int) -> bool:
         """Whether the model takes that size for so many tokens, and does not shrink it any more."""

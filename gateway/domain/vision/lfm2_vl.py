@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, refuse_empty
+from gateway.domain.vision.base import MOST_PIXELS, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, grids_of
 from gateway.domain.vision.sources import Sources
@@ -38,10 +38,10 @@ class Lfm2VL(Fitted):
 
     @property
     def max_image_tokens(self) -> int:
-        """An upper bound: a side of the one image is at least a unit, so a long strip may cost its whole length."""
-        alone = max(self.most_tokens, self.least_tokens + 2 * math.isqrt(self.least_tokens) + 1) * 2
+        """Of the longest strip there can be: its side of one unit keeps the other one from being shrunk enough."""
+        strip = math.isqrt(MOST_PIXELS * self.most_tokens) + 1
         tiled = self.most_tiles * (1 + self._tile_tokens) + 1 if self._tiles else 0
-        return _TAGS + tiled + alone
+        return _TAGS + tiled + max(strip, self.most_tokens)
 
     def tokens(self, size: Size) -> ImageTokens:
         refuse_empty(size)

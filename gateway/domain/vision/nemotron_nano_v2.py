@@ -12,15 +12,13 @@ import math
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
+from gateway.domain.vision.base import MOST_PIXELS, BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted
 from gateway.domain.vision.grids import Grid
 from gateway.domain.vision.internvl import TAGS, InternVL, tokens_of
 from gateway.domain.vision.sources import Sources
 
 _POOLED = 4
-_MOST_PIXELS = 178_956_970
-"""vLLM decodes no larger image; what limits patches where the configuration does not (0)."""
 _RESERVED_TOKENS = 4
 """Of the context, beside the text."""
 
@@ -113,7 +111,7 @@ def from_sources(name: str, read: Sources) -> InternVL | DynamicNemotron:
     if least is not None:
         most = read.whole_or_none("vision_config.args.max_num_patches", "max_num_patches", least=0)
         context, text = read.whole_or_none("max_model_len"), read.whole_or_none("text_tokens", least=0)
-        return DynamicNemotron(name, patch, least, most or _MOST_PIXELS // patch**2, context, text)
+        return DynamicNemotron(name, patch, least, most or MOST_PIXELS // patch**2, context, text)
     tile = read.side("force_image_size", default=512)
     tile_tokens = tokens_of(tile, patch, read.real("downsample_ratio", default=0.5))
     has_thumbnail = read.flag("use_thumbnail", default=True)
