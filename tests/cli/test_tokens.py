@@ -78,7 +78,7 @@ def test_all_families_stand_in_one_table_for_each_size():
     assert result.exit_code == 0
     assert "1920x1080, with what checkpoints ship" in result.stdout
     rows = rows_of(result)
-    assert [row[0] for row in rows] == [*FAMILIES, *FAMILIES]
+    assert [row[0] for row in rows if row[0]] == [*FAMILIES, *FAMILIES]  # a long reason goes on below
     assert ["qwen2_5_vl", "1932x1092", "2691", "2693", "2693", "2691"] in rows
     assert ["mllama", "1120x630", "1", "1", "1", "6404"] in rows
     wide, strip = last_line(result)["images"]
