@@ -86,6 +86,12 @@ def test_all_families_stand_in_one_table_for_each_size():
     assert (strip["size"], strip["families"][0]["error"][:24]) == ("3000x10", "the image is 3000x10: it")
 
 
+def test_all_families_refuse_what_they_refuse_and_that_is_no_mistake():
+    result = run("--all", "1x9000")
+    assert result.exit_code == 0
+    assert "aspect ratio is 9000" in " ".join(result.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -50,7 +50,7 @@ class MiniCPMV4_6(Fitted):  # noqa: N801 - the model's name
     def tokens(self, size: Size) -> ImageTokens:
         refuse_empty(size)
         columns, rows = sliced_grid(size, self.scale, self.most_slices, prefers_rows=True)
-        soft = self._embeddings(self._view(size.width, size.height, enlarges=not columns))
+        soft = self._embeddings(self._view(size.width, size.height))
         if columns:
             soft += columns * rows * self._embeddings(self._slice(size, columns, rows))
         markers = _structure(columns * rows, rows)
@@ -62,15 +62,13 @@ class MiniCPMV4_6(Fitted):  # noqa: N801 - the model's name
 
     def _slice(self, size: Size, columns: int, rows: int) -> Size:
         wide, high = _nearest(size.width, columns), _nearest(size.height, rows)
-        return self._view(wide / columns, high / rows, enlarges=True)
+        return self._view(wide / columns, high / rows)
 
-    def _view(self, width: float, height: float, *, enlarges: bool) -> Size:
-        if enlarges or width * height > self.scale**2:
-            ratio = width / height
-            height = int(self.scale / math.sqrt(ratio))
-            width = int(height * ratio)
-        unit = self.patch * _MERGES
-        return Size(_nearest(width, unit), _nearest(height, unit))
+    def _view(self, width: float, height: float) -> Size:
+        """All views are resized: what is not sliced is enlarged, and what is sliced is larger than a view."""
+        ratio, unit = width / height, self.patch * _MERGES
+        scaled = int(self.scale / math.sqrt(ratio))
+        return Size(_nearest(int(scaled * ratio), unit), _nearest(scaled, unit))
 
     def _embeddings(self, view: Size) -> int:
         return view.pixels // (self.patch**2 * self.pooled)

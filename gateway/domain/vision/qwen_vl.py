@@ -134,11 +134,6 @@ def from_config(name: str, config: Mapping[str, object]) -> QwenVL:
     return QwenVL(name, unit, min_pixels, max_pixels)
 
 
-def _check_sides(size: Size) -> None:
-    if size.width < 1 or size.height < 1:
-        raise UnservableImageError(f"the image is {size}: a side is empty")
-
-
 def from_sources(name: str, read: Sources) -> QwenVL:
     """The same out of several sources: a stronger one's `size` takes the place of a weaker one's areas, as vLLM fills
     in the other spelling of what a server's or a request's own options say.
