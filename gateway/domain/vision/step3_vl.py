@@ -51,6 +51,8 @@ class Step3VL(Fitted):
         yield inside(size, Size(_VIEW - 1, _VIEW - 1))
         sliver = _SLIVER_SIDE - 1
         yield inside(size, Size(sliver, _VIEW) if size.width < size.height else Size(_VIEW, sliver))
+        width, height = min(size.width, _VIEW - 1), min(size.height, _VIEW - 1)
+        yield Size(min(width, int(height * _LONG_RATIO)), min(height, int(width * _LONG_RATIO)))
         most = _LONGEST // _WINDOW
         for columns in range(1, most + 1):
             for rows in range(1, most + 1):

@@ -109,10 +109,14 @@ def test_no_larger_size_of_its_shape_fits_that_shows_the_model_a_step_more(model
         assert cost.placeholder > budget
 
 
-@every_family
+@pytest.mark.parametrize(
+    "models", [pytest.param(models, id=name) for name, models in MODELS.items() if isinstance(models[0], Fitted)]
+)
 @given(data=st.data(), size=sizes, share=shares, factor=shares)
 def test_no_budget_is_given_up_that_a_smaller_image_of_its_shape_meets(models, data, size, share, factor):
-    """Of those that the model does not enlarge again, and that are large enough to have a shape."""
+    """Of those that the model does not enlarge again, and that are large enough to have a shape. Qwen's rule gives up
+    a few units above its minimum, where only its own rounding up to other shapes costs less.
+    """
     model = data.draw(st.sampled_from(models))
     budget = budget_of(model, size, share)
     smaller = scaled(size, factor)
