@@ -8,10 +8,11 @@ Source: Step3 (arXiv:2507.19427); vLLM 0.32 `processors/step3_vl.py`, whose cons
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, UnservableImageError, refuse_empty
-from gateway.domain.vision.fitting import Fitted, inside
+from gateway.domain.vision.fitting import Fitted, inside, stretched
 from gateway.domain.vision.grids import Grid
 from gateway.domain.vision.sources import Sources
 
@@ -53,10 +54,11 @@ class Step3VL(Fitted):
         yield inside(size, Size(sliver, _VIEW) if size.width < size.height else Size(_VIEW, sliver))
         width, height = min(size.width, _VIEW - 1), min(size.height, _VIEW - 1)
         yield Size(min(width, int(height * _LONG_RATIO)), min(height, int(width * _LONG_RATIO)))
-        most = _LONGEST // _WINDOW
-        for columns in range(1, most + 1):
-            for rows in range(1, most + 1):
-                yield inside(size, Size(_up_to(columns), _up_to(rows)))
+        sides = range(1, _LONGEST // _WINDOW + 1)
+        for columns, rows in product(sides, sides):
+            yield inside(size, Size(_up_to(columns), _up_to(rows)))
+            if each := stretched(size, (columns, rows), _WINDOW):
+                yield each
 
     @staticmethod
     def _grid(size: Size) -> Grid:
