@@ -6,6 +6,7 @@ from gateway.cli.check import check
 from gateway.cli.demo import demo
 from gateway.cli.emulate import emulate
 from gateway.cli.estimate import estimate
+from gateway.cli.families import families
 from gateway.cli.replay import replay
 from gateway.cli.serve import serve
 from gateway.cli.tokens import tokens
@@ -24,6 +25,7 @@ app.command("emulate")(emulate)
 app.command("check")(check)
 app.command("estimate")(estimate)
 app.command("tokens")(tokens)
+app.command("families")(families)
 app.command("replay")(replay)
 
 

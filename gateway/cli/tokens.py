@@ -1,8 +1,7 @@
-"""`vlm-gateway tokens`: what an image costs a model, offline, and a replay of what the models' own processors said."""
+"""`vlm-gateway tokens`: what an image costs a model, or every model, offline, and a replay of oracle files."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,47 +9,37 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.options import wide_console
+from gateway.cli.oracle import OracleError, replay
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ProcessorConfigError, UnservableImageError, VisionFamily
-from gateway.domain.vision.qwen_vl import QwenVL
+from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, UnservableImageError, VisionFamily
 from gateway.domain.vision.registry import FAMILIES, UnknownFamilyError, family_for
 
-INVERSE_FAMILY = "qwen_inverse"
-"""Oracle files of this family hold a token budget per case, and the size that meets it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One case of an oracle file: what it expects and what we say. Equal where we are exact."""
-
-    case: Mapping[str, Any]
-    expected: str
-    got: str
-
-    @property
-    def is_exact(self) -> bool:
-        return self.expected == self.got
-
-    @property
-    def mismatch(self) -> dict[str, Any]:
-        asked = {key: self.case[key] for key in ("w", "h", "T", "c") if key in self.case}
-        return asked | {"expected": self.expected, "got": self.got}
+_COLUMNS = {
+    "model_size": "model sees",
+    "placeholder_tokens": "placeholder tokens",
+    "prompt_tokens": "prompt tokens",
+    "least_prompt_tokens": "at least",
+    "encoder_tokens": "encoder embeddings",
+}
 
 
 def tokens(
     sizes: Annotated[list[str] | None, typer.Argument(help="Sizes after EXIF orientation, such as 1920x1080.")] = None,
-    family: Annotated[str | None, typer.Option(help=f"Model family: {', '.join(FAMILIES)}.")] = None,
+    family: Annotated[str | None, typer.Option(help="Model family; `vlm-gateway families` lists them.")] = None,
     config: Annotated[
         str | None,
         typer.Option(help="The model's preprocessor_config.json: the file, or its JSON. Default: as checkpoints ship."),
     ] = None,
+    all_families: Annotated[bool, typer.Option("--all", help="All families in one table for each size.")] = False,
     oracle: Annotated[Path | None, typer.Option(help="Replay this oracle file; exit 1 on any mismatch.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Print what images of these sizes cost: the size that the model makes of them, and tokens.
 
-    Placeholder tokens are what the image takes inside its markers and what counts against the encoder; prompt tokens
-    count the markers too.
+    Placeholder tokens are what the image takes inside its markers; prompt tokens count the markers too, at most where
+    size alone does not decide, and then what is sure to come stands beside them. Encoder embeddings are what counts
+    against the encoder's budget, shown where they differ.
 
     For example:
 
@@ -60,18 +49,22 @@ def tokens(
 
       vlm-gateway tokens --family qwen2_5_vl --config /models/my-vl/preprocessor_config.json 640x480
 
+      vlm-gateway tokens --all 1920x1080
+
       vlm-gateway tokens --oracle tests/data/oracles/qwen2_5_vl.json --json
     """
     try:
-        if oracle is None:
-            is_exact = _price(sizes or [], family, config, as_json=as_json)
+        if oracle is not None:
+            _check_alone(sizes, family, config, all_families)
+            is_fine = replay(_read_json(oracle.read_text, str(oracle)), as_json=as_json)
+        elif all_families:
+            is_fine = _price_all(_parse_sizes(sizes), family or config, as_json=as_json)
         else:
-            _check_alone(sizes, family, config)
-            is_exact = _replay(_read_json(oracle.read_text, str(oracle)), as_json=as_json)
-    except (UnknownFamilyError, ProcessorConfigError, _UsageError, OSError) as mistake:
+            is_fine = _price(sizes or [], family, config, as_json=as_json)
+    except (UnknownFamilyError, ProcessorConfigError, OracleError, _UsageError, OSError) as mistake:
         Console(stderr=True).print(f"vlm-gateway tokens: {mistake}", markup=False, soft_wrap=True)
         raise typer.Exit(2) from mistake
-    if not is_exact:
+    if not is_fine:
         raise typer.Exit(1)
 
 
@@ -89,34 +82,73 @@ def _price(sizes: list[str], family: str | None, config: str | None, *, as_json:
     if family is None or not sizes:
         raise _UsageError("give --family and sizes such as 1920x1080, or --oracle FILE")
     model = family_for(family, None if config is None else _read_config(config))
-    rows = [_row(model, _parse_size(text)) for text in sizes]
-    _print_costs(model, rows)
+    rows = [{"size": str(size), **_row(model, size)} for size in map(_parse_size, sizes)]
+    title = f"{model.name}: at most {model.max_image_tokens} tokens an image"
+    Console().print(_table(title, "size", "image", rows, _shown(rows)))
     if as_json:
         typer.echo(json.dumps({"family": model.name, "images": rows}))
     return not any("error" in row for row in rows)
+
+
+def _price_all(sizes: Sequence[Size], narrowed: str | None, *, as_json: bool) -> bool:
+    """Prints one table a size, of families as checkpoints ship them. A family that refuses a size says so in it."""
+    if narrowed:
+        raise _UsageError("--all takes no --family and no --config: families are as checkpoints ship them")
+    models = [family_for(name, None) for name in FAMILIES]
+    priced = {str(size): [{"family": model.name, **_row(model, size)} for model in models] for size in sizes}
+    for size, rows in priced.items():
+        wide_console().print(_table(f"{size}, with what checkpoints ship", "family", "family", rows, tuple(_COLUMNS)))
+    if as_json:
+        typer.echo(json.dumps({"images": [{"size": size, "families": rows} for size, rows in priced.items()]}))
+    return True
 
 
 def _row(model: VisionFamily, size: Size) -> dict[str, Any]:
     try:
         cost = model.tokens(size)
     except UnservableImageError as unservable:
-        return {"size": str(size), "error": str(unservable)}
+        return {"error": str(unservable)}
     return {
-        "size": str(size),
         "model_size": str(cost.model_size),
         "placeholder_tokens": cost.placeholder,
         "prompt_tokens": cost.prompt,
-    }
+    } | _differing(cost)
 
 
-def _print_costs(model: VisionFamily, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=f"{model.name}: at most {model.max_image_tokens} tokens an image")
-    for column in ("image", "model sees", "placeholder tokens", "prompt tokens"):
-        table.add_column(column, justify="right")
+def _differing(cost: ImageTokens) -> dict[str, int]:
+    """Counts that need saying only where they are not those of the others."""
+    least = {} if cost.least_prompt == cost.prompt else {"least_prompt_tokens": cost.least_prompt}
+    return least | ({} if cost.encoder == cost.placeholder else {"encoder_tokens": cost.encoder})
+
+
+def _shown(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Columns that any row fills, and the first three in any case."""
+    always = tuple(_COLUMNS)[:3]
+    return tuple(column for column in _COLUMNS if column in always or any(column in row for row in rows))
+
+
+def _table(title: str, key: str, heading: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Table:
+    table = Table(title=title)
+    table.add_column(heading, justify="left" if key == "family" else "right")
+    for column in columns:
+        table.add_column(_COLUMNS[column], justify="right")
     for row in rows:
-        cells = [row["error"], "-", "-"] if "error" in row else [str(value) for value in list(row.values())[1:]]
-        table.add_row(row["size"], *cells)
-    Console().print(table)
+        cells = [row.get("error")] if "error" in row else []
+        cells += [_cell(row, column) for column in columns[len(cells) :]]
+        table.add_row(row[key], *cells)
+    return table
+
+
+def _cell(row: Mapping[str, Any], column: str) -> str:
+    """Counts that are the same as another are said again in a table."""
+    same = {"least_prompt_tokens": "prompt_tokens", "encoder_tokens": "placeholder_tokens"}
+    return str(row.get(column, row.get(same.get(column, column), "-")))
+
+
+def _parse_sizes(texts: list[str] | None) -> list[Size]:
+    if not texts:
+        raise _UsageError("give sizes such as 1920x1080")
+    return [_parse_size(text) for text in texts]
 
 
 def _parse_size(text: str) -> Size:
@@ -140,66 +172,3 @@ def _read_json(read: Callable[[], str], name: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _UsageError(f"{name} holds {type(content).__name__} where an object is needed")
     return content
-
-
-def _replay(oracle: Mapping[str, Any], *, as_json: bool) -> bool:
-    """Prints every mismatch and the sum. True where there is none."""
-    missing = [key for key in ("family", "configs", "cases") if key not in oracle]
-    if missing:
-        raise _UsageError(f"the oracle file lacks {', '.join(missing)}")
-    try:
-        answers = list(_inverse_answers(oracle) if oracle["family"] == INVERSE_FAMILY else _token_answers(oracle))
-    except (KeyError, IndexError, TypeError, AttributeError) as broken:
-        raise _UsageError(f"the oracle file has a case that cannot be read: {broken!r}") from broken
-    mismatches = [answer.mismatch for answer in answers if not answer.is_exact]
-    for mismatch in mismatches:
-        typer.echo(f"mismatch: {json.dumps(mismatch)}")
-    typer.echo(f"{oracle['family']}: {len(answers) - len(mismatches)} of {len(answers)} cases exact")
-    if as_json:
-        exact = len(answers) - len(mismatches)
-        typer.echo(json.dumps({"cases": len(answers), "exact": exact, "mismatches": mismatches}))
-    return not mismatches
-
-
-def _token_answers(oracle: Mapping[str, Any]) -> Iterator[Answer]:
-    models = [family_for(oracle["family"], config) for config in oracle["configs"]]
-    for case in oracle["cases"]:
-        yield Answer(case, _expected_cost(case), _cost(models[case.get("c", 0)], Size(case["w"], case["h"]), case))
-
-
-def _expected_cost(case: Mapping[str, Any]) -> str:
-    if "error" in case:
-        return "error"
-    at = f" at {case['resized_w']}x{case['resized_h']}" if "resized_w" in case else ""
-    return f"{case['tokens']} tokens{at}"
-
-
-def _cost(model: VisionFamily, size: Size, case: Mapping[str, Any]) -> str:
-    try:
-        cost = model.tokens(size)
-    except UnservableImageError:
-        return "error"
-    at = f" at {cost.model_size}" if "resized_w" in case else ""
-    return f"{cost.placeholder} tokens{at}"
-
-
-def _inverse_answers(oracle: Mapping[str, Any]) -> Iterator[Answer]:
-    models = [QwenVL(INVERSE_FAMILY, c["factor"], c["min_pixels"], c["max_pixels"]) for c in oracle["configs"]]
-    for case in oracle["cases"]:
-        model, size = models[case.get("c", 0)], Size(case["w"], case["h"])
-        cost = "error" if case["cost"] is None else f"{case['cost']} tokens"
-        expected = f"{cost}, then {_expected_target(case['aligned'])}"
-        yield Answer(case, expected, f"{_cost(model, size, case)}, then {_target(model, size, case['T'])}")
-
-
-def _expected_target(aligned: str | Mapping[str, Any]) -> str:
-    if isinstance(aligned, str):
-        return aligned
-    return f"{aligned['tokens']} tokens at {aligned['w']}x{aligned['h']}" if aligned["ok"] else "budget cannot be met"
-
-
-def _target(model: QwenVL, size: Size, budget: int) -> str:
-    target = model.shrink(size, budget)
-    if target is None:
-        return "budget cannot be met"
-    return "keep" if target == size else f"{model.tokens(target).placeholder} tokens at {target}"

@@ -88,20 +88,23 @@ class OutputGrowth(NamedTuple):
 
 
 class ImageCost(NamedTuple):
-    """One image as it will be sent. `prompt_tokens` include the markers around it."""
+    """One image as it will be sent. `prompt_tokens` include the markers around it; both counts are upper bounds, and
+    `least_encoder_tokens` are sure to come.
+    """
 
     param: str
     size: Size
     prompt_tokens: int
     encoder_tokens: int
+    least_encoder_tokens: int
 
 
 class RequestCost(NamedTuple):
     """All that admission and `estimate` need to know.
 
     `prompt_tokens` = text + images + ids over all `prompts`, after vLLM has truncated them where the client asks for
-    that (the three beside it are before); `output_tokens` are reserved for each of the
-    `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
+    that (the three beside it are before; of `visual_tokens` some may not come); `output_tokens` are reserved for each
+    of the `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
     `prompt_param` is the path that errors about the whole prompt name. Without `needs_engine` nothing is held of the
     engine and nothing is too large for it.
     """
@@ -118,10 +121,12 @@ class RequestCost(NamedTuple):
     body_bytes: int = 0
     prompt_param: str | None = None
     needs_engine: bool = True
+    uncertain_visual_tokens: int = 0
 
     @property
     def largest_image_encoder_tokens(self) -> int:
-        return max((image.encoder_tokens for image in self.images), default=0)
+        """Those that are sure to come."""
+        return max((image.least_encoder_tokens for image in self.images), default=0)
 
     @property
     def least_tokens(self) -> int:
@@ -187,7 +192,11 @@ def estimate(
     # Most requests have no image, and even empty loops are half of this function's time then.
     images = _image_costs(request, plans, image_tokens) if plans else ()
     visual_tokens = sum(image.prompt_tokens for image in images) if images else 0
-    prompt_tokens = _truncated(text + (visual_tokens + request.prompt_token_ids), visual_tokens, request, limits)
+    whole = text + (visual_tokens + request.prompt_token_ids)
+    uncertain = sum(tokens.prompt - tokens.least_prompt for tokens in image_tokens) if images else 0
+    if uncertain:
+        whole = whole._replace(lower=whole.lower - uncertain)
+    prompt_tokens = _truncated(whole, visual_tokens, request, limits)
     answers = request.prompts * request.n
     return RequestCost(
         prompt_tokens=prompt_tokens,
@@ -202,6 +211,7 @@ def estimate(
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
         needs_engine=request.needs_engine,
+        uncertain_visual_tokens=uncertain,
     )
 
 
@@ -209,7 +219,7 @@ def _image_costs(
     request: VisionRequest, plans: Sequence[ImagePlan], image_tokens: Sequence[ImageTokens]
 ) -> tuple[ImageCost, ...]:
     return tuple(
-        ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder)
+        ImageCost(request.images[plan.ordinal].param, plan.target, tokens.prompt, tokens.encoder, tokens.least_encoder)
         for plan, tokens in zip(plans, image_tokens, strict=True)
     )
 

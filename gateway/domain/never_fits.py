@@ -63,17 +63,18 @@ def _likely_tokens(cost: RequestCost) -> int:
 
 
 def _beyond_encoder(cost: RequestCost, budget: int, family: VisionFamily | None) -> Misfit:
-    image = max(cost.images, key=lambda image: image.encoder_tokens)
+    image = max(cost.images, key=lambda image: image.least_encoder_tokens)
+    need = image.least_encoder_tokens
     remedies = within_encoder(cost, budget, family)
     fit = dict(remedies.sizes).get(image.param)
     error = GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,
-        f"The image of {image.size} pixels costs {image.encoder_tokens} encoder tokens, and the engine can encode at "
+        f"The image of {image.size} pixels costs {need} encoder tokens, and the engine can encode at "
         f"most {budget} at once. Send a smaller image{f', at most {fit} pixels' if fit else ''}.",
         param=image.param,
         reason=Reason.NEVER_FITS_ENCODER,
     )
-    shortage = Shortage(Resource.ENCODER_TOKENS.label, image.encoder_tokens, budget, budget, image.param)
+    shortage = Shortage(Resource.ENCODER_TOKENS.label, need, budget, budget, image.param)
     return Misfit(error, shortage, remedies)
 
 
@@ -134,7 +135,8 @@ def _of_prompts(cost: RequestCost) -> str:
 
 def _describe_need(cost: RequestCost) -> str:
     each = "" if cost.prompts == 1 else f" in the longest of its {cost.prompts} prompts"
-    images = f" ({cost.visual_tokens} of them for {len(cost.images)} image(s))" if cost.images else ""
+    visual_tokens = cost.visual_tokens - cost.uncertain_visual_tokens
+    images = f" ({visual_tokens} of them for {len(cost.images)} image(s))" if cost.images else ""
     return f"Your request needs at least {cost.least_tokens} tokens{each}{images}, room for an answer included."
 
 

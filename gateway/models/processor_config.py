@@ -5,15 +5,19 @@ has weights or code in it.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.vision.registry import family_of_architecture
+from gateway.domain.vision.registry import family_of_config
+from gateway.domain.vision.sources import Source
 
 _NUMBER_BYTES = 2
 """Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
+
+
+_NESTED_TEXT = ("text_config", "llm_config", "language_config")
 
 
 class ModelFilesError(ValueError):
@@ -57,28 +61,29 @@ class TextConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship.
+    """`image_processor` is None where the folder has none; the family then takes what its checkpoints ship. `text` is
+    None where config.json leaves the language model's numbers to the defaults of its class.
 
-    `deepstack_levels` counts the layers of the language model that the vision encoder feeds beside its input.
+    `family_name` is None where no family here serves the architecture, `sources` are the files as families read them,
+    the strongest first. `deepstack_levels` counts the layers of the language model that the vision encoder feeds beside
+    its input.
     """
 
     architectures: tuple[str, ...]
-    text: TextConfig
+    text: TextConfig | None
     image_processor: Mapping[str, Any] | None
     deepstack_levels: int = 0
+    family_name: str | None = None
+    sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @property
-    def embedding_bytes(self) -> int:
+    def embedding_bytes(self) -> int | None:
         """One embedding of the vision encoder in vLLM's encoder cache: as wide as the language model, and once more
         for each layer that it feeds (vLLM `qwen3_vl.py`, `Qwen3_VisionTransformer.out_hidden_size`).
         """
+        if self.text is None:
+            return None
         return self.text.hidden_size * (1 + self.deepstack_levels) * _NUMBER_BYTES
-
-    @property
-    def family_name(self) -> str | None:
-        """Name in the registry, None where no family here serves the architecture."""
-        names = (family_of_architecture(architecture) for architecture in self.architectures)
-        return next((name for name in names if name is not None), None)
 
 
 def read_model_folder(path: Path) -> ModelFiles:
@@ -104,7 +109,26 @@ def parse_model(
     nested = (processor or {}).get("image_processor", preprocessor)
     if nested is not None and not isinstance(nested, Mapping):
         raise ModelFilesError("processor_config.json", f"image_processor must be an object, not {nested!r}")
-    return ModelFiles(tuple(architectures), _parse_text(config), nested, _deepstack_levels(config))
+    return ModelFiles(
+        tuple(architectures),
+        _parse_text(config),
+        nested,
+        _deepstack_levels(config),
+        family_of_config(config),
+        tuple(_sources(config, nested, processor)),
+    )
+
+
+def _sources(
+    config: Mapping[str, Any], image_processor: Mapping[str, Any] | None, processor: Mapping[str, Any] | None
+) -> Iterator[Source]:
+    """Newer files keep some numbers beside the nested image processor."""
+    if image_processor is not None:
+        is_nested = processor is not None and "image_processor" in processor
+        yield Source("processor_config.json" if is_nested else "preprocessor_config.json", image_processor)
+    if processor is not None:
+        yield Source("processor_config.json", processor)
+    yield Source("config.json", config)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -124,11 +148,17 @@ def _read_optional(path: Path) -> dict[str, Any] | None:
     return read_json(path) if path.exists() else None
 
 
-def _parse_text(config: Mapping[str, Any]) -> TextConfig:
-    """Newer files nest the language model in `text_config`, older ones have it at the top."""
-    text = config.get("text_config", config)
+def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
+    """Newer files nest the language model in `text_config`, some models' own in another, older ones have it at the top.
+
+    None where a number is left out that no other one stands for.
+    """
+    key = next((key for key in _NESTED_TEXT if key in config), None)
+    text = config[key] if key else config
     if not isinstance(text, Mapping):
-        raise ModelFilesError("config.json", f"text_config must be an object, not {text!r}")
+        raise ModelFilesError("config.json", f"{key} must be an object, not {text!r}")
+    if not text.keys() >= {"num_attention_heads", "hidden_size", "num_hidden_layers"}:
+        return None
     heads = _whole(text, "num_attention_heads")
     hidden_size = _whole(text, "hidden_size")
     return TextConfig(

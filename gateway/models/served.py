@@ -13,7 +13,9 @@ from gateway.domain.lately import LatelyServed
 from gateway.domain.learning import ImageTokenCap, LearnedLimit, TextRatio
 from gateway.domain.output import AnswerSpeed, EventTokens, OutputReservation
 from gateway.domain.vision.base import VisionFamily
-from gateway.domain.vision.registry import family_for, family_of_model_name
+from gateway.domain.vision.checkpoints import checkpoint_of_model_name
+from gateway.domain.vision.registry import family_for, resolve
+from gateway.domain.vision.sources import Number
 from gateway.models.exact_text import ExactText
 
 ASSUMED_FAMILY = "qwen2_5_vl"
@@ -33,7 +35,8 @@ class FamilySource(StrEnum):
 
 @dataclass(slots=True)
 class ServedModel:
-    """One served name, and what said which family it is of.
+    """One served name, and what said which family it is of. `numbers` are what its images' prices depend on, each with
+    its source.
 
     `max_model_len` is the context in tokens as the upstream lists it, None until it does. As far as a model folder
     tells, `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of
@@ -43,6 +46,7 @@ class ServedModel:
     name: str
     family: VisionFamily
     family_source: FamilySource = FamilySource.SETTING
+    numbers: tuple[Number, ...] = field(default=(), repr=False, kw_only=True)
     exact_text: ExactText | None = None
     max_model_len: int | None = None
     kv_groups: int | None = None
@@ -144,6 +148,7 @@ class ModelTable:
 
 
 def _from_name(name: str) -> ServedModel:
-    family = family_of_model_name(name)
-    source = FamilySource.ASSUMED if family is None else FamilySource.NAME
-    return ServedModel(name, family_for(family or ASSUMED_FAMILY, None), source)
+    checkpoint = checkpoint_of_model_name(name)
+    source = FamilySource.ASSUMED if checkpoint is None else FamilySource.NAME
+    found = resolve(checkpoint.family if checkpoint else ASSUMED_FAMILY, checkpoint=checkpoint)
+    return ServedModel(name, found.family, source, numbers=found.numbers)

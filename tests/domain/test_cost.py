@@ -17,6 +17,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.domain.request import VisionRequest
+from gateway.domain.vision.base import BoundedTokens, ImageTokens
 from tests.support.costs import FAMILY, cost_of, request_with
 
 
@@ -75,6 +76,18 @@ class TestEstimate:
         assert cost.largest_image_encoder_tokens == 12
         assert cost.body_bytes == 1_000
         assert cost.prompt_param == "messages"
+
+    def test_what_size_alone_does_not_decide_is_reserved_and_no_lower_bound(self):
+        request, plans, _ = request_with(Size(400, 300), Size(100, 100))
+        tokens = [
+            BoundedTokens(1_800, 0, 1_800, Size(400, 300), uncertain=1_400, uncertain_encoder=1_400),
+            ImageTokens(421, 0, 421, Size(100, 100)),
+        ]
+        cost = estimate(request, plans, tokens, text=Bounds(1, 7, 50), output_tokens=16, limits=EngineLimits())
+        assert (cost.visual_tokens, cost.uncertain_visual_tokens) == (1_800 + 421, 1_400)
+        assert cost.prompt_tokens == Bounds(1 + 400 + 421, 7 + 2_221, 50 + 2_221)
+        assert cost.amounts.encoder_tokens == 2_221
+        assert cost.largest_image_encoder_tokens == 421
 
     def test_pixels_are_those_that_will_be_sent(self):
         request, plans, _ = request_with(Size(4_000, 3_000))

@@ -82,6 +82,13 @@ class TestNeverFits:
         )
         assert refusal(cost_of(Size(800, 800)), limits).message.endswith("Send a smaller image.")
 
+    def test_an_image_that_may_cost_less_is_let_through(self):
+        cost = cost_of(Size(800, 800))
+        [image] = cost.images
+        assert_fits(
+            cost._replace(images=(image._replace(least_encoder_tokens=50),)), EngineLimits(encoder_budget_tokens=50)
+        )
+
     def test_many_images_within_the_encoder_budget_each(self):
         assert_fits(cost_of(*[Size(700, 700)] * 30), EngineLimits(encoder_budget_tokens=50))
 

@@ -40,6 +40,41 @@ def test_the_processors_setting_wins_over_the_folders_file(model_folder):
     assert configured(folder=folder, processor=large).family.max_pixels == 3136 * 4
 
 
+def numbers_of(model):
+    return {number.key: (number.value, number.source) for number in model.numbers}
+
+
+def test_each_number_says_where_it_came_from(model_folder):
+    folder = model_folder()
+    assert numbers_of(configured(folder=folder))["max_pixels"] == (802_816, "preprocessor_config.json")
+    changed = {"patch_size": 14, "max_pixels": 3136 * 4}
+    assert numbers_of(configured(folder=folder, processor=changed))["max_pixels"] == (3136 * 4, "setting")
+    named = configured("moonshotai/Kimi-VL-A3B-Thinking-2506")
+    assert numbers_of(named)["in_token_limit"] == (16384, "published Kimi-VL 2506 (verified)")
+
+
+def test_a_folder_of_a_tile_family_is_read_from_config_json(model_folder):
+    config = {
+        "architectures": ["InternVLChatModel"],
+        "llm_config": {"hidden_size": 896},
+        "force_image_size": 448,
+        "dynamic_image_size": True,
+        "use_thumbnail": True,
+        "max_dynamic_patch": 6,
+    }
+    folder = model_folder(**{"config.json": config, "preprocessor_config.json": {"crop_size": 448, "size": 448}})
+    model = configured(folder=folder)
+    assert (model.family.name, model.family.max_image_tokens) == ("internvl", 7 * 256 + 2)
+    assert (model.kv_groups, model.kv_bytes_per_token, model.embedding_bytes) == (None, None, None)
+
+
+def test_a_folder_without_a_processors_file_goes_by_the_checkpoint_of_that_name(model_folder):
+    config = {"architectures": ["KimiVLForConditionalGeneration"]}
+    folder = model_folder(**{"config.json": config, "preprocessor_config.json": None})
+    assert configured("kimi-vl-a3b-thinking-2506", folder=folder).family.most_patches == 16384
+    assert configured("my-own", folder=folder).family.most_patches == 4096
+
+
 def test_a_folder_without_tokenizer_is_priced_by_a_ratio_and_says_so(model_folder, caplog):
     assert configured(folder=model_folder(**{"tokenizer.json": None})).exact_text is None
     assert "its text is estimated, not counted" in caplog.text

@@ -50,8 +50,43 @@ def test_layers_of_several_kinds_have_no_single_cost():
 
 
 def test_an_architecture_not_known_here_has_no_family():
-    files = parse_model(QWEN3_VL_4B | {"architectures": ["LlavaForConditionalGeneration"]}, None, None)
+    files = parse_model(QWEN3_VL_4B | {"architectures": ["LlamaForCausalLM"]}, None, None)
     assert files.family_name is None
+
+
+def test_the_vision_tower_says_what_an_architecture_leaves_open():
+    llava = QWEN3_VL_4B | {"architectures": ["LlavaForConditionalGeneration"]}
+    assert parse_model(llava, None, None).family_name == "llava_1_5"
+    assert parse_model(llava | {"vision_config": {"model_type": "pixtral"}}, None, None).family_name == "pixtral_hf"
+
+
+@pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config"])
+def test_models_nest_the_language_model_in_their_own_way(key):
+    config = {"architectures": ["InternVLChatModel"], key: QWEN3_VL_4B["text_config"]}
+    assert parse_model(config, None, None).text.layers == 36
+
+
+def test_what_the_file_leaves_to_the_models_class_is_unknown():
+    gemma = {
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "text_config": {"hidden_size": 2560, "num_hidden_layers": 34},
+    }
+    files = parse_model(gemma, None, None)
+    assert (files.family_name, files.text, files.embedding_bytes) == ("gemma3", None, None)
+
+
+def test_families_read_the_image_processor_first_and_config_json_last():
+    processor = {"image_seq_len": 64, "image_processor": {"patch_size": 16}}
+    assert [source.name for source in parse_model(QWEN3_VL_4B, {"a": 1}, processor).sources] == [
+        "processor_config.json",
+        "processor_config.json",
+        "config.json",
+    ]
+    older = parse_model(QWEN3_VL_4B, {"a": 1}, None).sources
+    assert [(source.name, "a" in source.values) for source in older] == [
+        ("preprocessor_config.json", True),
+        ("config.json", False),
+    ]
 
 
 def test_a_nested_image_processor_wins_over_the_older_file():

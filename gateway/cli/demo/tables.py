@@ -18,8 +18,8 @@ def pictures_table(seen: Iterable[PictureSeen], model: ModelFiles) -> Table:
     table = _table(
         "Pictures: as they came -> under the operator's policy (resize.preset=detail)",
         f"MiB are those of Qwen2.5-VL-7B: {_kv_bytes(model):,} bytes of KV cache a token, "
-        f"{model.embedding_bytes:,} bytes an encoder embedding ({model.text.hidden_size:,} numbers x 2). Tokens: "
-        "the gateway's prediction, made before anything was sent. As it came: the same request with "
+        f"{_embedding_bytes(model):,} bytes an encoder embedding ({_embedding_bytes(model) // 2:,} numbers x 2). "
+        "Tokens: the gateway's prediction, made before anything was sent. As it came: the same request with "
         "x-gateway-resize: off.",
     )
     for title in ("picture", "came as", "what was done"):
@@ -35,8 +35,8 @@ def pictures_table(seen: Iterable[PictureSeen], model: ModelFiles) -> Table:
             done_to(after.changes),
             f"{before.visual_tokens:,} -> {after.visual_tokens:,}",
             f"{_kv_mib(before.visual_tokens, model):.0f} -> {_kv_mib(after.visual_tokens, model):.0f}",
-            f"{before.encoder_tokens * model.embedding_bytes / _MIB:.0f} -> "
-            f"{after.encoder_tokens * model.embedding_bytes / _MIB:.0f}",
+            f"{before.encoder_tokens * _embedding_bytes(model) / _MIB:.0f} -> "
+            f"{after.encoder_tokens * _embedding_bytes(model) / _MIB:.0f}",
             f"{before.seconds:.1f} -> {after.seconds:.1f}",
         )
     return table
@@ -122,9 +122,14 @@ def _percentiles(seconds: Sequence[float]) -> tuple[str, str]:
 
 
 def _kv_bytes(model: ModelFiles) -> int:
-    kv_bytes = model.text.kv_bytes_per_token
+    kv_bytes = model.text.kv_bytes_per_token if model.text else None
     assert kv_bytes is not None, "all layers of the demo's model are alike"
     return kv_bytes
+
+
+def _embedding_bytes(model: ModelFiles) -> int:
+    assert model.embedding_bytes is not None, "the demo's model says how wide it is"
+    return model.embedding_bytes
 
 
 def _kv_mib(tokens: int, model: ModelFiles) -> float:

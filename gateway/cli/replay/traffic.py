@@ -7,7 +7,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from gateway.cli.options import fail
-from gateway.domain.vision.registry import family_for, family_of_model_name
+from gateway.domain.vision.checkpoints import checkpoint_of_model_name
+from gateway.domain.vision.registry import resolve
 from gateway.replay.synthetic import Mix, Traffic
 
 _BURSTS = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)/(\d+(?:\.\d+)?)")
@@ -47,11 +48,12 @@ def read_traffic(asked: Asked) -> Traffic:
     """Ends the command with exit code 2 and every mistake named."""
     if mistakes := list(_mistakes(asked)):
         fail("\n".join(mistakes))
+    checkpoint = checkpoint_of_model_name(asked.model)
     factor, seconds, every = _bursts(asked.bursts) or (1.0, 0.0, 1.0)
     shares = _shares(asked.mix)
     return Traffic(
         model=asked.model,
-        family=family_for(family_of_model_name(asked.model) or "", None),
+        family=resolve(checkpoint.family if checkpoint else "", checkpoint=checkpoint).family,
         seed=asked.seed,
         seconds=asked.hours * 3600,
         per_second=asked.rate,
@@ -77,7 +79,7 @@ def _mistakes(asked: Asked) -> Iterator[str]:
         yield f"--tenants {asked.tenants}: write shares such as team-a=3,team-b=1"
     if _bursts(asked.bursts) is None:
         yield f"--bursts {asked.bursts}: write FACTORxSECONDS/EVERY, such as 4x30/600; 1x0/600 is none"
-    if family_of_model_name(asked.model) is None:
+    if checkpoint_of_model_name(asked.model) is None:
         yield f"--model {asked.model}: its name says nothing of a family that is known, such as Qwen/Qwen3-VL-8B"
 
 

@@ -5,6 +5,9 @@ from typing import Protocol
 
 from gateway.domain.geometry import Size
 
+MOST_PIXELS = 178_956_970
+"""vLLM decodes no larger image (0.32, `multimodal/media/image.py`)."""
+
 
 class UnservableImageError(ValueError):
     """The model's processor refuses this size whatever the budget (aspect ratio, zero side); the text says why."""
@@ -26,6 +29,8 @@ class ImageTokens:
     `encoder` embeddings that the vision encoder makes (the unit of vLLM's encoder budget), `model_size` the size to
     which the processor brings the image. `is_capped` says that the processor's own maximum made it smaller (rounding
     to the grid alone does not count).
+
+    The counts are exact. Where size alone does not decide they are BoundedTokens.
     """
 
     placeholder: int
@@ -37,6 +42,43 @@ class ImageTokens:
     @property
     def prompt(self) -> int:
         return self.placeholder + self.markers
+
+    @property
+    def least_prompt(self) -> int:
+        """Prompt tokens that are sure to come, one at least: what a refusal for good may rest on."""
+        return self.prompt
+
+    @property
+    def least_encoder(self) -> int:
+        """Embeddings that are sure to come."""
+        return self.encoder
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedTokens(ImageTokens):
+    """What one image costs at most, where more than its size decides: the other images of the request, its text.
+
+    `uncertain` of the prompt tokens and `uncertain_encoder` of the embeddings may not come.
+    """
+
+    uncertain: int = 0
+    uncertain_encoder: int = 0
+
+    @property
+    def least_prompt(self) -> int:
+        return max(1, self.placeholder + self.markers - self.uncertain)
+
+    @property
+    def least_encoder(self) -> int:
+        return max(min(1, self.encoder), self.encoder - self.uncertain_encoder)
+
+    @property
+    def is_exact(self) -> bool:
+        return not (self.uncertain or self.uncertain_encoder)
 
 
 class VisionFamily(Protocol):
@@ -59,7 +101,7 @@ class VisionFamily(Protocol):
 
     @property
     def markers(self) -> int:
-        """Tokens that the chat template writes around each image."""
+        """Most tokens that the chat template writes around an image."""
         ...
 
     def tokens(self, size: Size) -> ImageTokens:
@@ -70,6 +112,12 @@ class VisionFamily(Protocol):
         """Largest size on the model's own grid that costs at most `max_tokens` placeholder tokens.
 
         Returns `size` itself where it already fits (pixels stay untouched) and None where no size can.
-        The result is a fixed point of the processor: the model does not resize it again.
+        The model spends no more on the result than planned, and shrinking it again changes nothing.
         """
         ...
+
+
+def refuse_empty(size: Size) -> None:
+    """Raises UnservableImageError for a size without pixels."""
+    if size.width < 1 or size.height < 1:
+        raise UnservableImageError(f"the image is {size}: a side is empty")

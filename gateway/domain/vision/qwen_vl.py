@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
-from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, UnservableImageError
+from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, UnservableImageError, refuse_empty
+from gateway.domain.vision.sources import Sources
 
 MAX_ASPECT_RATIO = 200
 """Long side by short side; exactly 200 passes (transformers `smart_resize`)."""
@@ -65,7 +66,7 @@ class QwenVL:
 
     def tokens(self, size: Size) -> ImageTokens:
         """Cost of an image of `size`. Raises UnservableImageError for an empty side or a ratio above 200."""
-        _check_sides(size)
+        refuse_empty(size)
         if size.aspect_ratio > MAX_ASPECT_RATIO:
             raise UnservableImageError(
                 f"the image is {size}: its aspect ratio is {size.aspect_ratio:.7g}, "
@@ -82,7 +83,7 @@ class QwenVL:
         (it never spends less than `min_pixels`). The model leaves the result as it is, and a picture too long for the
         model becomes one that it takes. Raises UnservableImageError for an empty side.
         """
-        _check_sides(size)
+        refuse_empty(size)
         if size.aspect_ratio <= MAX_ASPECT_RATIO and self.tokens(size).placeholder <= max_tokens:
             return size
         budget = min(max_tokens, self.max_pixels // self.unit**2)
@@ -133,9 +134,24 @@ def from_config(name: str, config: Mapping[str, object]) -> QwenVL:
     return QwenVL(name, unit, min_pixels, max_pixels)
 
 
-def _check_sides(size: Size) -> None:
-    if size.width < 1 or size.height < 1:
-        raise UnservableImageError(f"the image is {size}: a side is empty")
+def from_sources(name: str, read: Sources) -> QwenVL:
+    """The same out of several sources: a stronger one's `size` takes the place of a weaker one's areas, as vLLM fills
+    in the other spelling of what a server's or a request's own options say.
+    """
+    keys = ("do_resize", *_CLASS_DEFAULTS, "min_pixels", "max_pixels")
+    config = read.merged(keys, replaces={"size": ("min_pixels", "max_pixels")})
+    has_areas = "min_pixels" in config and "max_pixels" in config
+    assumed = _CLASS_DEFAULTS.keys() - config.keys() - ({"size"} if has_areas else set())
+    read.note({key: value for key, value in _CLASS_DEFAULTS.items() if key in assumed})
+    return from_config(name, config)
+
+
+def areas(read: Sources, least: int, most: int) -> tuple[int, int]:
+    """Least and greatest area in pixels, for families that spell them as Qwen does and read them with less care."""
+    return (
+        read.whole("min_pixels", "size.shortest_edge", default=least),
+        read.whole("max_pixels", "size.longest_edge", default=most),
+    )
 
 
 def _grid(size: Size, budget: int) -> tuple[int, int]:

@@ -1,15 +1,44 @@
 """Which family prices a model's images: one row per family here, one file per arithmetic beside it.
 
-A row holds the name that settings and oracle files use, the `architectures` of `config.json`, how served names spell
-it, the processor configuration that its checkpoints ship, and what reads such a configuration.
+A row holds the name that settings and oracle files use, the `architectures` of `config.json`, and what reads a
+configuration. What checkpoints ship, and how served names spell them, is in checkpoints.py.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from gateway.domain.vision import qwen_vl
+from gateway.domain.vision import (
+    cohere,
+    constant,
+    deepseek,
+    fuyu,
+    gemma3,
+    gemma4,
+    h2ovl,
+    idefics3,
+    internvl,
+    kimi,
+    lfm2_vl,
+    llama4,
+    llava_next,
+    minicpmv,
+    minicpmv4_6,
+    molmo,
+    nemotron_nano_v2,
+    nemotron_vl,
+    nvlm_d,
+    ovis2,
+    ovis2_5,
+    phi,
+    pixtral,
+    qwen_siblings,
+    qwen_vl,
+    step3_vl,
+)
 from gateway.domain.vision.base import ProcessorConfigError, VisionFamily
+from gateway.domain.vision.checkpoints import CHECKPOINTS, Checkpoint, checkpoint_of_model_name
+from gateway.domain.vision.sources import CLASS_DEFAULT, Number, Source, Sources
 
 
 class UnknownFamilyError(ValueError):
@@ -21,59 +50,77 @@ class UnknownFamilyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`served_name` is a pattern searched in the lower-case model id."""
+    """`build` reads a configuration; the families of one rule share it."""
 
     architectures: tuple[str, ...]
-    shipped_config: Mapping[str, object]
-    build: Callable[[str, Mapping[str, object]], VisionFamily]
-    served_name: str
+    build: Callable[[str, Sources], VisionFamily]
 
-
-_QWEN2 = {"patch_size": 14, "merge_size": 2, "min_pixels": 3136, "max_pixels": 12845056}
-_QWEN3 = {"patch_size": 16, "merge_size": 2, "size": {"shortest_edge": 65536, "longest_edge": 16777216}}
 
 FAMILIES: Mapping[str, Row] = {
-    "qwen2_vl": Row(
-        ("Qwen2VLForConditionalGeneration",),
-        _QWEN2,
-        qwen_vl.from_config,
-        r"qwen[-_]?2[-_]?vl|qvq-72b",
+    "qwen2_vl": Row(("Qwen2VLForConditionalGeneration",), qwen_vl.from_sources),
+    "qwen2_5_vl": Row(("Qwen2_5_VLForConditionalGeneration",), qwen_vl.from_sources),
+    "qwen3_vl": Row(("Qwen3VLForConditionalGeneration",), qwen_vl.from_sources),
+    "qwen3_vl_moe": Row(("Qwen3VLMoeForConditionalGeneration",), qwen_vl.from_sources),
+    "qwen3_5": Row(("Qwen3_5ForConditionalGeneration",), qwen_vl.from_sources),
+    "qwen3_5_moe": Row(("Qwen3_5MoeForConditionalGeneration",), qwen_vl.from_sources),
+    "dots_ocr": Row(("DotsOCRForCausalLM",), qwen_vl.from_sources),
+    "mimo_vl": Row(("MiMoV2OmniForCausalLM",), qwen_vl.from_sources),
+    "ernie4_5_vl": Row(("Ernie4_5_VLMoeForConditionalGeneration",), qwen_siblings.ernie4_5_vl),
+    "glm4_1v": Row(("Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGeneration"), qwen_siblings.glm),
+    "glm4_6v": Row(("Glm46VForConditionalGeneration", "GlmOcrForConditionalGeneration"), qwen_siblings.glm),
+    "paddleocr_vl": Row(("PaddleOCRVLForConditionalGeneration",), qwen_siblings.paddleocr_vl),
+    "keye_vl": Row(("KeyeForConditionalGeneration",), qwen_siblings.keye_vl),
+    "ovis2_5": Row(("Ovis2_5", "Ovis2_6ForCausalLM", "Ovis2_6_MoeForCausalLM"), ovis2_5.from_sources),
+    "lfm2_vl": Row(("Lfm2VlForConditionalGeneration",), lfm2_vl.from_sources),
+    "kimi_vl": Row(("KimiVLForConditionalGeneration",), kimi.kimi_vl),
+    "kimi_k2_5": Row(("KimiK25ForConditionalGeneration",), kimi.kimi_k2_5),
+    "pixtral_hf": Row(
+        ("Mistral3ForConditionalGeneration", "LightOnOCRForConditionalGeneration"), pixtral.by_transformers
     ),
-    "qwen2_5_vl": Row(
-        ("Qwen2_5_VLForConditionalGeneration",),
-        _QWEN2,
-        qwen_vl.from_config,
-        r"qwen[-_]?2[._-]5[-_]?vl",
+    "pixtral_mistral_common": Row(("PixtralForConditionalGeneration",), pixtral.by_mistral),
+    "internvl": Row(("InternVLChatModel", "QianfanOCRForConditionalGeneration"), internvl.from_sources),
+    "internvl_hf": Row(
+        ("InternVLForConditionalGeneration", "InternS1ForConditionalGeneration"), internvl.from_hf_sources
     ),
-    "qwen3_vl": Row(
-        ("Qwen3VLForConditionalGeneration",),
-        _QWEN3,
-        qwen_vl.from_config,
-        r"qwen[-_]?3[-_]?vl(?!-\d+b-a\d+b)",
-    ),
-    "qwen3_vl_moe": Row(
-        ("Qwen3VLMoeForConditionalGeneration",),
-        _QWEN3,
-        qwen_vl.from_config,
-        r"qwen[-_]?3[-_]?vl-\d+b-a\d+b",
-    ),
-    "qwen3_5": Row(
-        ("Qwen3_5ForConditionalGeneration",),
-        _QWEN3,
-        qwen_vl.from_config,
-        r"qwen[-_]?3[._]5(?!-\d+b-a\d+b)",
-    ),
-    "qwen3_5_moe": Row(
-        ("Qwen3_5MoeForConditionalGeneration",),
-        _QWEN3,
-        qwen_vl.from_config,
-        r"qwen[-_]?3[._]5-\d+b-a\d+b",
-    ),
+    "nvlm_d": Row(("NVLM_D",), nvlm_d.from_sources),
+    "h2ovl": Row(("H2OVLChatModel",), h2ovl.from_sources),
+    "nemotron_nano_vl_v1": Row(("Llama_Nemotron_Nano_VL",), nemotron_vl.from_sources),
+    "nemotron_nano_v2": Row(("NemotronH_Nano_VL_V2",), nemotron_nano_v2.from_sources),
+    "deepseek_vl2": Row(("DeepseekVLV2ForCausalLM",), deepseek.deepseek_vl2),
+    "deepseek_ocr": Row(("DeepseekOCRForCausalLM",), deepseek.deepseek_ocr),
+    "llava_1_5": Row(("LlavaForConditionalGeneration",), constant.llava),
+    "llava_next": Row(("LlavaNextForConditionalGeneration",), llava_next.llava_next),
+    "llava_onevision": Row(("LlavaOnevisionForConditionalGeneration",), llava_next.llava_onevision),
+    "granite_vision": Row((), llava_next.llava_next),
+    "granite4_vision": Row(("Granite4VisionForConditionalGeneration",), llava_next.granite4_vision),
+    "gemma3": Row(("Gemma3ForConditionalGeneration",), gemma3.from_sources),
+    "gemma3n": Row(("Gemma3nForConditionalGeneration",), constant.gemma3n),
+    "gemma4": Row(("Gemma4ForConditionalGeneration",), gemma4.from_sources),
+    "paligemma": Row(("PaliGemmaForConditionalGeneration",), constant.paligemma),
+    "llama4": Row(("Llama4ForConditionalGeneration",), llama4.llama4),
+    "mllama": Row(("MllamaForConditionalGeneration",), llama4.mllama),
+    "idefics3": Row(("Idefics3ForConditionalGeneration",), idefics3.from_sources),
+    "smolvlm": Row(("SmolVLMForConditionalGeneration",), idefics3.from_sources),
+    "minicpmv": Row(("MiniCPMV", "MiniCPMO"), minicpmv.from_sources),
+    "minicpmv4_6": Row(("MiniCPMV4_6ForConditionalGeneration",), minicpmv4_6.from_sources),
+    "phi3_5_vision": Row(("Phi3VForCausalLM",), phi.phi3_5_vision),
+    "phi4_multimodal": Row(("Phi4MMForCausalLM",), phi.phi4_multimodal),
+    "molmo": Row(("MolmoForCausalLM",), molmo.from_sources),
+    "ovis2": Row(("Ovis",), ovis2.from_sources),
+    "step3_vl": Row(("Step3VLForConditionalGeneration",), step3_vl.from_sources),
+    "cohere2_vision": Row(("Cohere2VisionForConditionalGeneration",), cohere.cohere2_vision),
+    "aya_vision": Row(("AyaVisionForConditionalGeneration",), cohere.aya_vision),
+    "fuyu": Row(("FuyuForCausalLM",), fuyu.from_sources),
+    "janus": Row(("JanusForConditionalGeneration",), constant.janus),
+    "glm4v": Row(("GLM4VForCausalLM",), constant.glm4v),
 }
-"""Shipped values verified in public copies of each checkpoint's preprocessor_config.json."""
 
-_OTHER_MODELS = re.compile(r"embed|rerank|omni|audio|coder")
-"""Siblings whose names contain a family's name but whose limits or input differ."""
+
+class Found(NamedTuple):
+    """A family, and where each number that its prices depend on came from."""
+
+    family: VisionFamily
+    numbers: tuple[Number, ...]
 
 
 def family_for(family: str, processor_config: Mapping[str, object] | None) -> VisionFamily:
@@ -82,10 +129,38 @@ def family_for(family: str, processor_config: Mapping[str, object] | None) -> Vi
     `processor_config` is the content of preprocessor_config.json, or of processor_config.json with its nested
     `image_processor`. Raises UnknownFamilyError, or ProcessorConfigError naming the key.
     """
-    row = FAMILIES.get(family)
-    if row is None:
-        raise UnknownFamilyError(family)
-    return row.build(family, row.shipped_config if processor_config is None else _image_processor(processor_config))
+    if processor_config is None:
+        return resolve(family).family
+    return _build(family, processor_sources("configuration", processor_config)).family
+
+
+def resolve(
+    family: str,
+    files: Sequence[Source] = (),
+    *,
+    options: Mapping[str, object] | None = None,
+    checkpoint: Checkpoint | None = None,
+    has_processor: bool = False,
+) -> Found:
+    """The family set up by what is known of a checkpoint: its `files`, the strongest first, and over them `options`,
+    the server's `--mm-processor-kwargs`. Where no file is that of the processor (`has_processor`), nor has anything
+    that the family reads, what `checkpoint` is published with, or else the first one of the family.
+
+    Raises UnknownFamilyError, or ProcessorConfigError naming the key.
+    """
+    known = list(files)
+    if not has_processor and all(number.source == CLASS_DEFAULT for number in _build(family, known).numbers):
+        is_of_family = checkpoint is not None and checkpoint.family == family
+        known.append(checkpoint.source if checkpoint and is_of_family else _first_of(family).source)
+    return _build(family, [Source("mm-processor-kwargs", options or {}), *known])
+
+
+def processor_sources(name: str, config: Mapping[str, object]) -> list[Source]:
+    """A processor's configuration, with the image processor that newer files nest ahead of what is beside it."""
+    nested = config.get("image_processor", {})
+    if not isinstance(nested, Mapping):
+        raise ProcessorConfigError("image_processor", f"must be an object, not {nested!r}")
+    return [Source(name, nested), Source(name, config)]
 
 
 def family_of_architecture(architecture: str) -> str | None:
@@ -93,17 +168,29 @@ def family_of_architecture(architecture: str) -> str | None:
     return next((name for name, row in FAMILIES.items() if architecture in row.architectures), None)
 
 
+def family_of_config(config: Mapping[str, object]) -> str | None:
+    """Name of the family that serves a model with this config.json."""
+    vision = config.get("vision_config")
+    if isinstance(vision, Mapping) and vision.get("model_type") == "pixtral":
+        return "pixtral_hf"  # as LLaVA by its architecture
+    listed = config.get("architectures")
+    names = [family_of_architecture(str(each)) for each in listed] if isinstance(listed, Sequence) else []
+    return next((name for name in names if name is not None), None)
+
+
 def family_of_model_name(name: str) -> str | None:
     """A careful guess from a served model id such as `Qwen/Qwen2.5-VL-7B-Instruct`; None when it is unsure."""
-    lowered = name.lower()
-    if _OTHER_MODELS.search(lowered):
-        return None
-    found = [family for family, row in FAMILIES.items() if re.search(row.served_name, lowered)]
-    return found[0] if len(found) == 1 else None
+    checkpoint = checkpoint_of_model_name(name)
+    return None if checkpoint is None else checkpoint.family
 
 
-def _image_processor(config: Mapping[str, object]) -> Mapping[str, object]:
-    nested = config.get("image_processor", config)
-    if not isinstance(nested, Mapping):
-        raise ProcessorConfigError("image_processor", f"must be an object, not {nested!r}")
-    return nested
+def _first_of(family: str) -> Checkpoint:
+    return next(checkpoint for checkpoint in CHECKPOINTS if checkpoint.family == family)
+
+
+def _build(family: str, sources: Sequence[Source]) -> Found:
+    row = FAMILIES.get(family)
+    if row is None:
+        raise UnknownFamilyError(family)
+    read = Sources(*sources)
+    return Found(row.build(family, read), read.numbers)

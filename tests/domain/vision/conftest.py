@@ -1,13 +1,8 @@
-"""Oracle files: what the models' own processors said about each size."""
-
-import json
-from pathlib import Path
-
 import pytest
 
-ORACLES = Path(__file__).parents[2] / "data" / "oracles"
+from tests.support.oracles import read_oracle
 
 
 @pytest.fixture(scope="session")
 def oracle():
-    return lambda family: json.loads((ORACLES / f"{family}.json").read_text())
+    return read_oracle
