@@ -25,7 +25,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed
 endif
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah curl prometheus
+SYSTEM_PACKAGES := buildah chromium curl prometheus
 
 .PHONY: help
 help: ## list the commands
@@ -56,6 +56,10 @@ FUZZ_FLAGS ?= --seconds 60
 .PHONY: fuzz
 fuzz: $(VENV)/.installed ## damaged pictures, URLs, bodies and answers of hosts by the hundred thousand: a known error or success, nothing else
 	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
+
+.PHONY: screenshots
+screenshots: $(VENV)/.installed ## the pictures of docs/screenshots anew, in Debian's Chromium; half a minute
+	$(BIN)/python -m tests.browser.screenshots
 
 .PHONY: system
 system: ## install the Debian packages that tests marked `system` need (root)

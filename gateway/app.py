@@ -216,13 +216,7 @@ async def _start(
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=timing.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=timing.call_later)
-    metrics = Metrics(
-        [model.name for model in models],
-        [tenant.name for tenant in settings.tenants],
-        [upstream.name for upstream in upstreams_of(settings)],
-        is_shadow=settings.is_shadow,
-    )
-    metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
+    metrics = _metrics(settings, models)
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
     images, processes = _image_workers(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
@@ -267,6 +261,17 @@ async def _start(
     connection_refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
     status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
     return Running(proxy, backends, metrics, seats, drain, timing.clock, connection_refusals, status)
+
+
+def _metrics(settings: Settings, models: list[ServedModel]) -> Metrics:
+    metrics = Metrics(
+        [model.name for model in models],
+        [tenant.name for tenant in settings.tenants],
+        [upstream.name for upstream in upstreams_of(settings)],
+        is_shadow=settings.is_shadow,
+    )
+    metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
+    return metrics
 
 
 def _door(settings: Settings, seats: Seats, body_budget: ByteBudget, budgets: ByteBudgets, drain: Drain) -> Door:

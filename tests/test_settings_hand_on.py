@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from gateway.domain.priority import Priority
@@ -29,6 +32,17 @@ def test_by_default_and_in_shadow_mode_nothing_is_handed_on(text):
 def test_one_header_can_be_named_in_the_environment():
     loaded = load(environment={"GATEWAY_HAND_ON__HEADERS": "{x-user-id: tenant}"})
     assert loaded.settings.hand_on.headers == {"x-user-id": Carried.TENANT}
+
+
+def test_the_page_about_routers_has_every_word_and_headers_that_can_be_set():
+    page = (Path(__file__).parents[1] / "docs/routers.md").read_text()
+    (example,) = re.findall(r"```yaml\n(hand_on:.*?)```", page, re.DOTALL)
+    assert policy_of(example).headers["x-llm-d-inference-fairness-id"] is Carried.TENANT
+    (words,) = re.findall(r"\| word \| what the header says \|\n(.*?)\n\n", page, re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", "\n".join(row.split("|")[1] for row in words.splitlines()))) == set(Carried)
+    named = set(re.findall(r"`(x-[a-z0-9-]*[a-z0-9])`", page)) - {"x-request-id"}
+    assert {"x-llm-d-inference-objective", "x-user-id", "x-vllm-priority"} <= named
+    assert policy_of(f"hand_on: {{headers: {dict.fromkeys(named, 'tenant')}}}").headers.keys() == named
 
 
 @pytest.mark.parametrize("name", ["authorization", "X-User-Id", "x-", "x-user_id", "x-a: b", "content-length"])

@@ -27,10 +27,14 @@ _Word = Annotated[str, Field(pattern="^[!-~]{1,253}$")]
 class ObjectiveSettings(Section):
     """What `objective` says of each class of requests: names of resources in the router's cluster."""
 
-    critical: _Word = "critical"
-    interactive: _Word = "interactive"
-    default: _Word = "default"
-    batch: _Word = "batch"
+    critical: Annotated[_Word, Field(description="the name for the class critical: the most urgent class")] = "critical"
+    interactive: Annotated[_Word, Field(description="the name for the class interactive: of people who wait")] = (
+        "interactive"
+    )
+    default: Annotated[_Word, Field(description="the name for the class default: of those that say nothing")] = (
+        "default"
+    )
+    batch: Annotated[_Word, Field(description="the name for the class batch: of what can wait")] = "batch"
 
     def of(self, priority: Priority) -> str:
         name: str = getattr(self, priority.label)

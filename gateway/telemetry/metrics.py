@@ -175,9 +175,7 @@ class Metrics:
         self._folded: dict[str, frozenset[str]] = {}
         self.know_models((OTHER, *models))
         self._readers["models_without_series"] = lambda: len(frozenset().union(*self._folded.values()))
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Page(self))
-        ProcessCollector(registry=self._registry)
+        self._registry = _registry(self)
 
     def know_models(self, models: Iterable[str], by: str = "") -> None:
         """All names that are served now by one upstream, `by`: configured or discovered ones, never those that clients
@@ -321,6 +319,14 @@ class Metrics:
 
     def _model(self, model: str | None) -> str:
         return model if model in self._models else OTHER
+
+
+def _registry(metrics: Metrics) -> CollectorRegistry:
+    """All but the tables, and what the library tells of the process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Page(metrics))
+    ProcessCollector(registry=registry)
+    return registry
 
 
 class _Page(Collector):

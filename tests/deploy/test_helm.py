@@ -254,9 +254,9 @@ class TestScaledObject:
         (trigger,) = the(rendered["everything"], "ScaledObject")["spec"]["triggers"]
         monitor = the(rendered["everything"], "PodMonitor")["metadata"]["name"]
         own = f'{{namespace="vlm",job="vlm/{monitor}"'
-        assert trigger["metadata"]["query"].count(own) == 2
+        assert trigger["metadata"]["query"].count(own) == 3
         (trigger,) = the(rendered["small"], "ScaledObject")["spec"]["triggers"]
-        assert trigger["metadata"]["query"].count('{cluster="a"') == 2
+        assert trigger["metadata"]["query"].count('{cluster="a"') == 3
 
 
 class TestFiles:

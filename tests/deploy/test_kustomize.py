@@ -105,6 +105,12 @@ class TestSidecar:
             assert gateway.application.why_not_ready() == "the gateway is shutting down"
             assert gateway.application.is_drained()
 
+    def test_its_page_has_the_times_that_it_has(self, rendered):
+        page = (ROOT / "docs/sidecar.md").read_text()
+        spec, (url, _) = pod_of(rendered["sidecar"])["spec"], self._drain_call(rendered["sidecar"])
+        assert f"`POST {urlsplit(url).path}?{urlsplit(url).query}`" in page
+        assert f"`terminationGracePeriodSeconds` is {spec['terminationGracePeriodSeconds']}:" in page
+
     def test_without_a_spare_gpu_the_old_pod_goes_first(self, rendered):
         strategy = the(rendered["sidecar"], "Deployment")["spec"]["strategy"]
         assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}

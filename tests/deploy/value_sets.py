@@ -29,6 +29,7 @@ EVERYTHING = {
     "priorityClassName": "high",
     "extraVolumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}],
     "extraVolumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],
+    "extraEnv": [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}],
     "serviceAccount": {"annotations": {"note": "yes"}},
     "service": {"type": "LoadBalancer", "port": 80, "annotations": {"note": "yes"}},
     "podDisruptionBudget": {"maxUnavailable": "25%"},

@@ -81,7 +81,7 @@ def assert_is_wired(manifests: Sequence[Manifest]) -> None:
         assert selector.items() <= pod["metadata"]["labels"].items(), selector
     service = the(manifests, "Service")
     for port in service["spec"]["ports"]:
-        assert port["targetPort"] in _ports_of(pod)
+        _assert_leads_to_the_gateway(port["targetPort"], pod)
     for backend in _backends(manifests):
         assert ("Service", backend["name"]) in names
         assert backend["port"] in {port["port"] for port in service["spec"]["ports"]}
@@ -89,6 +89,13 @@ def assert_is_wired(manifests: Sequence[Manifest]) -> None:
     volumes = [each["name"] for each in pod["spec"]["volumes"]]
     mounts = [mount["name"] for each in containers_of(pod).values() for mount in each["volumeMounts"]]
     assert sorted(volumes) == sorted(set(mounts)), "each volume is used, and each mount has one"
+
+
+def _assert_leads_to_the_gateway(target_port: int | str, pod: Manifest) -> None:
+    by_name = _ports_of(pod)
+    is_sidecar = any(each["name"] == "gateway" for each in pod["spec"].get("initContainers", ()))
+    # Before 1.32 names of a sidecar's ports are not found (kubernetes#127958).
+    assert target_port in (by_name.values() if is_sidecar else {*by_name, *by_name.values()})
 
 
 def _selectors(manifests: Sequence[Manifest]) -> Iterator[Mapping[str, str]]:

@@ -6,9 +6,6 @@ import pytest
 
 from tests.support.markdown import ROOT, Link, Page, pages
 
-WRITTEN_ELSEWHERE = {"docs/runbook.md", "docs/kubernetes.md", "docs/sidecar.md", "docs/status-page.md"}
-"""Pages that are linked and come with other changes: to be deleted once they are there."""
-
 PAGES = {page.name: page for page in pages("*.md", "docs/**/*.md", "benchmarks/*.md", "deploy/**/*.md")}
 
 
@@ -31,15 +28,9 @@ def test_its_links_lead_somewhere(page):
             assert link.target.startswith("https://"), where
             continue
         name, anchor = target_of(page, link)
-        if name in WRITTEN_ELSEWHERE and not Path(ROOT, name).exists():
-            continue
         assert Path(ROOT, name).exists(), f"{where}: there is no {name}"
         if anchor:
             assert anchor in Page(ROOT / name).anchors, f"{where}: {name} has no such heading"
-
-
-def test_what_is_written_elsewhere_is_forgotten_once_it_is_there():
-    assert not WRITTEN_ELSEWHERE or any(not Path(ROOT, name).exists() for name in WRITTEN_ELSEWHERE)
 
 
 def test_every_page_is_found_from_the_readme_over_the_index():

@@ -139,7 +139,7 @@ class TestWhatItShows:
             ]
             capacity = {each["resource"]: each["capacity"] for each in server["resources"]}
             assert (capacity["kv_blocks"], capacity["encoder_tokens"]) == (950, None)
-            assert (server["engine"], server["rungs"]) == (None, [])
+            assert (server["engine"]["running"], server["rungs"]) == (None, [])
             assert gateway.ended() == {}  # to look is no request
             assert not gateway.log_text
 
@@ -198,17 +198,16 @@ class TestWhatItShows:
             assert not gateway.log_text
 
     async def test_in_shadow_mode_what_would_have_been(self):
-        budget = {"kv_blocks": 30}
-        async with (
-            model_server() as upstream,
-            live_gateway(upstream.base_url, mode="shadow", budget=budget, log={"requests": False}) as gateway,
-        ):
+        sections = {"mode": "shadow", "images": {"max_per_turn": 1}, "log": {"requests": False}}
+        async with model_server() as upstream, live_gateway(upstream.base_url, **sections) as gateway:
             await gateway.until_up()
-            assert (await gateway.chat("x" * 9000, photo(28, 28))).status_code == 200
+            assert (await gateway.chat(photo(60, 60), photo(28, 28))).status_code == 200
+            assert (await gateway.chat(photo(60, 60))).status_code == 200
             state = await state_of(gateway)
-            assert (state["mode"], state["refused"]) == ("shadow", {"never_fits_kv": 1})
+            assert (state["mode"], state["refused"]) == ("shadow", {"too_many_images": 1})
             [one] = state["last_refusals"]
-            assert (one["reason"], one["is_told"], one["message"]) == ("never_fits_kv", True, None)
+            assert (one["reason"], one["is_told"], one["message"]) == ("too_many_images", True, None)
+            assert state["images"]["kept"] == 1
 
     async def test_several_servers_one_of_which_is_away_and_the_ladder(self):
         async with model_server() as upstream:
@@ -222,6 +221,7 @@ class TestWhatItShows:
                 assert {each["name"]: each["state"] for each in state["upstreams"]} == {"a": "up", "b": "loading"}
                 assert state["upstreams"][0]["rungs"] == ["shrink"]
                 assert state["upstreams"][1]["trouble"]
+                assert state["upstreams"][1]["engine"] is None
 
     async def test_the_engines_own_numbers(self, emulator):
         async with live_gateway(emulator.base_url) as gateway:

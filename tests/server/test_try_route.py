@@ -271,4 +271,6 @@ class TestWhatIsRefused:
                 ]
                 client.send("\r\n".join([*lines, f"content-length: {len(file)}", "", ""]).encode() + file)
                 await began.wait()
+                # Its bytes, and those of the request that it stands for.
+                assert gateway.metrics("gateway_held")['{resource="body_bytes"}'] > len(file) * 7 / 3
             await gateway.assert_ended("client_left", status=499)

@@ -42,26 +42,48 @@ function showReasons(state) {
 }
 
 function showRefusals(state) {
-  const refusals = state.last_refusals;
-  byId("refusals-none").hidden = refusals.length > 0;
-  byId("refusals").hidden = !refusals.length;
-  keyed(byId("refusals"), refusals, (refusal) => refusal.request_id, makeRefusal, () => {});
+  const groups = grouped(state.last_refusals);
+  byId("refusals-none").hidden = groups.length > 0;
+  byId("refusals").hidden = !groups.length;
+  keyed(byId("refusals"), groups, (group) => group.oldest.request_id, makeRefusal, updateRefusal);
 }
 
-function makeRefusal(refusal) {
-  const time = new Date(refusal.time);
+// Neighbours that differ in nothing but their time and their numbers are one entry: that of the newest.
+function grouped(refusals) {
+  const groups = [];
+  for (const refusal of refusals) {
+    const kind = [refusal.reason, refusal.status, refusal.endpoint, refusal.model, refusal.tenant].join(" ");
+    const last = groups.at(-1);
+    if (last?.kind === kind) Object.assign(last, { oldest: refusal, size: last.size + 1 });
+    else groups.push({ kind, newest: refusal, oldest: refusal, size: 1 });
+  }
+  return groups;
+}
+
+function makeRefusal() {
   return element(
     "li",
     {},
     element(
       "div",
       { class: "refusal-head" },
-      element("time", { datetime: refusal.time }, clock(time)),
-      element("code", { class: "reason" }, refusal.reason),
-      element("span", { class: "quiet" }, detailsOf(refusal)),
+      element("time", { "data-part": "time" }),
+      element("code", { class: "reason", "data-part": "reason" }),
+      element("span", { class: "quiet", "data-part": "details" }),
     ),
-    element("p", {}, refusal.message ?? "In shadow mode: it was sent on."),
+    element("p", { "data-part": "message" }),
+    element("p", { class: "quiet", "data-part": "more" }),
   );
+}
+
+function updateRefusal(node, { newest, oldest, size }) {
+  setAttribute(part(node, "time"), "datetime", newest.time);
+  setText(part(node, "time"), clock(new Date(newest.time)));
+  setText(part(node, "reason"), newest.reason);
+  setText(part(node, "details"), detailsOf(newest));
+  setText(part(node, "message"), newest.message ?? "In shadow mode: it was sent on.");
+  setText(part(node, "more"), `and ${count(size - 1)} more like it since ${clock(new Date(oldest.time))}`);
+  part(node, "more").hidden = size === 1;
 }
 
 function detailsOf(refusal) {
@@ -74,7 +96,7 @@ function detailsOf(refusal) {
     refusal.priority && refusal.priority !== "default" && refusal.priority,
     refusal.images && `${count(refusal.images)} ${refusal.images === 1 ? "image" : "images"}`,
     refusal.short && `short of ${refusal.short}`,
-    refusal.queue_ms && `waited ${seconds(refusal.queue_ms / 1000)}`,
+    refusal.queue_ms >= 1 && `waited ${seconds(refusal.queue_ms / 1000)}`,
   ];
   return details.filter(Boolean).join(" · ");
 }
@@ -114,6 +136,7 @@ const isNear = (bounds, index) => bounds[index - 1] >= NEAR[0] && bounds[index] 
 function driftSentence({ answers, mean_ratio: mean, bounds, counts }) {
   if (!answers) return "No answer has been compared yet.";
   const near = sum(counts.filter((_, index) => isNear(bounds, index)));
-  const share = `${percent(near / answers)} of ${count(answers)} prompts within 1 %.`;
+  const prompts = answers === 1 ? "prompt" : "prompts";
+  const share = `${percent(near / answers)} of ${count(answers)} ${prompts} within 1 %.`;
   return `${share} Predicted ÷ reported is ${ratio(mean)} on average.`;
 }

@@ -9,7 +9,7 @@ const STATES = {
   loading: ["warn", "Loading"],
   down: ["bad", "Down"],
 };
-const HIGH = 0.75;
+const HIGH = 0.9;
 const MOST_MODELS = 5;
 let bars = 0;
 
@@ -32,8 +32,12 @@ function makeUpstream() {
     ),
     element("p", { class: "note", "data-part": "trouble" }),
     element("p", { class: "quiet models", "data-part": "models" }),
-    element("ul", { class: "bars", "data-part": "bars" }),
-    element("dl", { class: "facts", "data-part": "facts" }),
+    element(
+      "div",
+      { class: "split" },
+      element("ul", { class: "bars", "data-part": "bars" }),
+      element("dl", { class: "facts", "data-part": "facts" }),
+    ),
   );
 }
 
@@ -42,7 +46,7 @@ function updateUpstream(node, upstream, isOnly) {
   setText(part(node, "name"), isOnly && upstream.name === "default" ? "Model server" : upstream.name);
   setText(part(node, "state"), word);
   setAttribute(part(node, "state"), "data-level", level);
-  const trouble = upstream.state === "up" ? "" : troubleOf(upstream);
+  const trouble = troubleOf(upstream);
   setText(part(node, "trouble"), trouble);
   part(node, "trouble").hidden = !trouble;
   setText(part(node, "models"), modelSentences(upstream.models));
@@ -51,8 +55,11 @@ function updateUpstream(node, upstream, isOnly) {
 }
 
 function troubleOf(upstream) {
-  if (upstream.state !== "passed_over") return upstream.trouble ?? "It does not answer.";
-  return "It answers, but fails or does no work: requests go elsewhere where they can.";
+  if (upstream.state === "passed_over") {
+    return "It answers, but fails or does no work: requests go elsewhere where they can.";
+  }
+  if (upstream.state === "up") return upstream.trouble ? `Not all that it tells can be read: ${upstream.trouble}` : "";
+  return upstream.trouble ?? "It does not answer.";
 }
 
 function modelSentences(models) {
@@ -127,7 +134,7 @@ function updateBar(node, { resource, held, capacity }) {
   const track = part(node, "track");
   track.hidden = capacity === null;
   if (capacity === null) {
-    setText(part(node, "value"), `${amount(resource, held)}, no limit`);
+    setText(part(node, "value"), `${amount(resource, held)}, no limit known`);
     return;
   }
   const share = held / Math.max(1, capacity);
@@ -137,6 +144,6 @@ function updateBar(node, { resource, held, capacity }) {
   setAttribute(track, "aria-valuemax", capacity);
   setAttribute(track, "aria-valuenow", Math.min(held, capacity));
   setAttribute(track, "aria-valuetext", text);
-  setAttribute(track, "data-level", share >= 1 ? "bad" : share >= HIGH ? "warn" : "good");
+  setAttribute(track, "data-level", share > 1 ? "bad" : share >= HIGH ? "warn" : "good");
   part(node, "fill").style.width = `${Math.min(100, share * 100).toFixed(1)}%`;
 }

@@ -6,11 +6,11 @@ const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: 
 
 export const count = (number) => whole.format(number);
 export const ratio = (number) => number.toFixed(3);
-export const times = (size) => size.replace("x", " × ");
+export const times = (size) => size.replace("x", "\u00a0×\u00a0");
 export const clock = (time) => clockFormat.format(time);
 
 export function percent(share) {
-  if (share > 0 && share < 0.01) return "under 1 %";
+  if (share > 0 && share < 0.01) return "< 1 %";
   return `${share < 1 ? Math.min(99, Math.round(share * 100)) : Math.round(share * 100)} %`;
 }
 
@@ -22,7 +22,7 @@ export function bytes(number) {
 
 export function seconds(number) {
   if (number < 1) return `${Math.round(number * 1000)} ms`;
-  return number < 10 ? `${number.toFixed(1)} s` : `${Math.round(number)} s`;
+  return `${number < 10 ? Number(number.toFixed(1)) : Math.round(number)} s`;
 }
 
 const megapixels = (number) => `${short.format(number / 1e6)} MP`;
@@ -35,8 +35,8 @@ const RESOURCES = {
   prefill_tokens: ["Tokens before their first answer", count],
   image_prefill_tokens: ["The same, behind pictures", count],
   seats: ["Requests inside", count],
-  body_bytes: ["Memory for request bodies", bytes],
-  decode_bytes: ["Memory for decoding", bytes],
+  body_bytes: ["Request bodies", bytes],
+  decode_bytes: ["Decoding images", bytes],
 };
 
 export const resourceName = (resource) => RESOURCES[resource]?.[0] ?? resource;

@@ -11,10 +11,12 @@ const AFTER_FAILURE_MS = 3000;
 const PATIENCE_MS = 5000;
 
 let timer = null;
+let round = 0;
 let isPaused = false;
 let lastSeen = null;
 
 async function look() {
+  const mine = ++round;
   let wait = EVERY_MS;
   try {
     const answer = await fetch("state", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
@@ -25,7 +27,8 @@ async function look() {
     wait = AFTER_FAILURE_MS;
     showLoss(error);
   }
-  if (!isPaused && !document.hidden) timer = setTimeout(look, wait);
+  // Of two that are under way, as after a pause, only the later one goes on.
+  if (mine === round && !isPaused && !document.hidden) timer = setTimeout(look, wait);
 }
 
 function lookAgain() {

@@ -103,16 +103,16 @@ function verdictOf(verdict) {
 
 function waitSentence(verdict) {
   const expected = verdict.expected_wait_seconds;
-  const long = expected === null ? "for a time that is not known yet" : `about ${seconds(expected)}`;
-  const most = seconds(verdict.longest_wait_seconds);
-  return `It would wait ${long}, with ${count(verdict.ahead)} before it, and be refused after ${most}.`;
+  const long = expected === null ? "for a time that is not known yet" : `for about ${seconds(expected)}`;
+  const before = verdict.ahead ? `${count(verdict.ahead)} before it` : "nobody before it";
+  return `It would wait ${long}, with ${before}, and be refused after ${seconds(verdict.longest_wait_seconds)}.`;
 }
 
 function remedies({ fits_with: fits }) {
   if (!fits) return [];
   const ways = fits.resize.map(({ size }) => `send it as ${times(size)}`);
   if (fits.max_tokens) ways.push(`ask for at most ${count(fits.max_tokens)} tokens of answer`);
-  return ways.length ? [element("p", {}, `What would fit: ${ways.join(", or ")}.`)] : [];
+  return ways.length ? [element("p", {}, `What would fit now: ${ways.join(", or ")}.`)] : [];
 }
 
 function pictures(file, { found, sent, trouble }) {
@@ -172,27 +172,26 @@ function numbers(estimate) {
 }
 
 function families({ families: rows, estimate }) {
-  const head = ["Family", "Tokens as it came", "Model sees", "Tokens as sent", "Sent as"];
+  const head = ["Family", "As it came", "As sent"];
   return element(
     "table",
     { class: "families" },
-    element("caption", {}, "What it costs each family, as its checkpoints are shipped"),
+    element("caption", {}, "Prompt tokens for each family, as its checkpoints are shipped"),
     element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...rows.map((row) => familyRow(row, row.family === estimate?.model.family))),
   );
 }
 
 function familyRow(row, isServed) {
-  const shown = (value, format) => (value === null ? "–" : format(value));
   const name = element("th", { scope: "row" }, row.family);
   if (isServed) name.append(" ", element("span", { class: "chip", "data-level": "unknown" }, "this model"));
   const cells = row.trouble
-    ? [element("td", { colspan: 4 }, row.trouble)]
-    : [
-        shown(row.prompt_tokens, count),
-        shown(row.model_size, times),
-        shown(row.sent_tokens, count),
-        shown(row.sent_size, times),
-      ].map((text) => element("td", {}, text));
+    ? [element("td", { colspan: 2 }, row.trouble)]
+    : [costCell(row.prompt_tokens, "seen as", row.model_size), costCell(row.sent_tokens, "sent as", row.sent_size)];
   return element("tr", isServed ? { "data-served": "" } : {}, name, ...cells);
+}
+
+function costCell(tokens, how, size) {
+  const sized = element("span", { class: "quiet" }, `${how} ${times(size)}`);
+  return element("td", {}, element("strong", {}, count(tokens)), " ", sized);
 }
