@@ -22,6 +22,7 @@ _COMMAND = (
 )
 _MIB = 1 << 20
 _TIMEOUT_SECONDS = 5.0
+_END_SECONDS = 1.0
 _USED, _FREE, _RESERVED, _BUSY = (
     f"DCGM_FI_DEV_{name}" for name in ("FB_USED", "FB_FREE", "FB_RESERVED", "GPU_UTIL")
 )  # names of the DCGM exporter's default counters
@@ -66,9 +67,8 @@ class NvidiaSmi:
         except TimeoutError as error:
             raise GpuError(f"`{NVIDIA_SMI}` took longer than {_TIMEOUT_SECONDS:g} s") from error
         finally:
-            if process.returncode is None:  # one that hangs in its driver may not end even then, and is not waited for
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+            if process.returncode is None:
+                await _end(process)
         text = output.decode("utf-8", "replace")
         if process.returncode:
             raise GpuError(f"`{NVIDIA_SMI}` ended with {process.returncode}: {text.strip()[:200]}")
@@ -76,6 +76,15 @@ class NvidiaSmi:
 
     async def close(self) -> None:
         """Nothing stays open."""
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """One that hangs in its driver may not end even when it is killed, and is left."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            await process.communicate()
 
 
 class DcgmExporter:
