@@ -49,7 +49,7 @@ def gauge_readers(
         "upstream_up": of_each(lambda backend: backend.poller.state.is_up),
         "upstream_healthy": of_each(lambda backend: backend.is_healthy(parts.clock())),
         "upstream_kv_usage_ratio": of_each(_kv_usage),
-        "upstream_preemptions_total": of_each(_preemptions),
+        "upstream_preemptions_total": lambda: _preemptions(backends),
         "ceiling_ratio": of_each(lambda backend: backend.follower.ceiling_ratio),
         "upstream_foreign_requests": of_each(lambda backend: backend.follower.live.foreign_requests),
         "upstream_foreign_kv_blocks": of_each(lambda backend: backend.follower.live.foreign_blocks),
@@ -101,6 +101,10 @@ def _kv_usage(backend: Backend) -> float:
     return math.nan if report is None or report.kv_usage is None else report.kv_usage
 
 
-def _preemptions(backend: Backend) -> float:
-    report = backend.poller.state.report
-    return 0 if report is None else report.preemptions or 0
+def _preemptions(backends: Sequence[Backend]) -> dict[str, float]:
+    """Of those that have told it. To Prometheus a zero meanwhile would be a counter that began anew, and the engine's
+    count after it as many preemptions of now.
+    """
+    reports = {backend.name: backend.poller.state.report for backend in backends}
+    told = {name: None if report is None else report.preemptions for name, report in reports.items()}
+    return {name: float(count) for name, count in told.items() if count is not None}

@@ -79,11 +79,12 @@ class NvidiaSmi:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
+    """One that hangs in its driver may not end even when it is killed, and is left."""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
-    with contextlib.suppress(TimeoutError):  # one that hangs in its driver may not end even then
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS):
-            await process.wait()
+            await process.communicate()
 
 
 class DcgmExporter:

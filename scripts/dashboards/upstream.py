@@ -1,4 +1,4 @@
-"""The model servers as the gateway sees them: there or not, working or not, and what else they do."""
+"""The model servers as the gateway sees them: there or not, working or not, and what else they do and run on."""
 
 from scripts.dashboards import promql
 from scripts.dashboards.dashboards import Dashboard
@@ -112,10 +112,34 @@ _FAULTS = Row(
     ],
 )
 
+_CARD = ("instance", "gpu")
+_GPUS = Row(
+    "GPUs",
+    [
+        graph(
+            "GPU memory",
+            "In use, and in all, by card, where a gateway reads it (gpu.source). vLLM takes its share at its start.",
+            Query(promql.highest(f"gateway_gpu_memory_used_bytes{of()}", *_CARD), "used {{instance}} {{gpu}}"),
+            Query(promql.highest(f"gateway_gpu_memory_total_bytes{of()}", *_CARD), "in all {{instance}} {{gpu}}"),
+            unit="bytes",
+            width=12,
+            runbook="VlmGatewayGpuMemoryHigh",
+        ),
+        graph(
+            "GPU busy",
+            "Share of the last moment in which anything ran on the card: of time, not of what the card could do.",
+            Query(promql.highest(f"gateway_gpu_busy_ratio{of()}", *_CARD), "{{instance}} {{gpu}}"),
+            unit="percentunit",
+            width=12,
+            most=1,
+        ),
+    ],
+)
+
 UPSTREAM = Dashboard(
     "vlm-gateway-upstream",
     "vlm-gateway / Upstream",
-    "The model servers: there or not, working or not, under what load, with what faults.",
+    "The model servers: there or not, working or not, under what load, with what faults, on what GPUs.",
     ("job", "instance", "model", "upstream"),
-    [_STATE, _WORK, _FAULTS],
+    [_STATE, _WORK, _FAULTS, _GPUS],
 )

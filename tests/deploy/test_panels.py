@@ -13,7 +13,7 @@ import pytest
 from gateway.imaging.processes import WorkerProcesses
 from tests.deploy.panels import acts, standstills
 from tests.deploy.panels.expected import END, Expected, expectations, series
-from tests.deploy.panels.house import JOB, SHADOW_JOB, house
+from tests.deploy.panels.house import JOB, SHADOW_JOB, house, install_nvidia_smi
 from tests.deploy.panels.quantiles import at_most, quantile
 from tests.deploy.panels.standing import standing
 from tests.deploy.panels.tally import Range
@@ -61,6 +61,7 @@ def complaints(target, found, wanted):
 async def test_every_panel_shows_what_happened(tmp_path, monkeypatch, report_line):
     monkeypatch.setattr("gateway.app.WorkerProcesses", WorkerProcesses)
     monkeypatch.setenv("CRASH_ONCE", str(tmp_path / "crashed"))
+    install_nvidia_smi(tmp_path / "driver", monkeypatch)
     every = {target.key: target for target in targets()}
     async with house(tmp_path) as here:
         await live_through_the_day(here, monkeypatch)

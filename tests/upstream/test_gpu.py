@@ -3,6 +3,7 @@
 There is no GPU here: the tool is a script that prints what the driver's does, the exporter a page of its format.
 """
 
+import asyncio
 import os
 
 import pytest
@@ -90,9 +91,34 @@ async def test_a_driver_that_cannot_be_asked(tool, tmp_path, monkeypatch):
         await NvidiaSmi().read()
 
 
-async def test_a_driver_that_hangs_is_left(tool, monkeypatch):
-    monkeypatch.setattr("gateway.upstream.gpu._TIMEOUT_SECONDS", 0.1)
-    tool("exec sleep 60")
+async def test_a_tool_that_hangs_is_ended(tool, tmp_path, monkeypatch):
+    monkeypatch.setattr("gateway.upstream.gpu._TIMEOUT_SECONDS", 0.5)
+    tool(f"echo $$ > {tmp_path}/id; exec sleep 60")
+    with pytest.raises(GpuError, match="took longer"):
+        await NvidiaSmi().read()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "id").read_text()), 0)
+
+
+class Immortal:
+    """A process that is stuck in its driver: no signal ends it."""
+
+    returncode = None
+
+    def kill(self):
+        """Nothing comes of it."""
+
+    async def communicate(self):
+        await asyncio.Event().wait()
+
+
+async def test_a_tool_that_does_not_end_even_then_is_left(monkeypatch):
+    async def start(*_, **__):
+        return Immortal()
+
+    monkeypatch.setattr("asyncio.create_subprocess_exec", start)
+    monkeypatch.setattr("gateway.upstream.gpu._TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.upstream.gpu._END_SECONDS", 0.01)
     with pytest.raises(GpuError, match="took longer"):
         await NvidiaSmi().read()
 

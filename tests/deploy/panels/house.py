@@ -6,12 +6,14 @@ Prometheus that scrapes both.
 """
 
 import hashlib
+import os
 import pathlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from yarl import URL
 
 from gateway.cli.demo import model
@@ -35,6 +37,10 @@ ENCODER_TOKENS = 20_000
 SMALL_BLOCKS = 60
 """Of the KV cache of `c`, as the operator says."""
 BLOCKS_OF_B = 257
+CARDS_MIB = {"0": (21_563, 23_034), "1": (3, 23_034)}
+"""What `nvidia-smi` says: memory in use and in all, by card."""
+BUSY_PERCENT = {"0": 37}
+"""The other card does not tell."""
 _A_TOKEN_EACH_MILLISECOND = StepCost(0.001, 0.0, 0.0, 0.0)
 
 
@@ -88,7 +94,18 @@ def settings_in_earnest(engines: dict[str, RunningEmulator], image_host: Stub) -
         "upstreams": upstreams,
         "pressure": {"shed": {"enter": 1.5, "leave": 1.4, "priority": "batch"}},
         "streaming": {"keep_alive_after_seconds": 0.5},
+        "gpu": {"source": "nvidia-smi"},
     }
+
+
+def install_nvidia_smi(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no GPU here: the driver's tool is a script that prints what it would."""
+    folder.mkdir()
+    tool = folder / "nvidia-smi"
+    lines = [f"{card}, {used}, {total}, {BUSY_PERCENT.get(card, '[N/A]')}" for card, (used, total) in CARDS_MIB.items()]
+    tool.write_text("\n".join(["#!/bin/sh", *[f'echo "{line}"' for line in lines], ""]))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 @asynccontextmanager

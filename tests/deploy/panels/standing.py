@@ -6,7 +6,15 @@ What the operator set and what the emulators were started with is known; of what
 from collections.abc import Mapping
 
 from tests.deploy.panels.expected import Expectations, Expected, one, series
-from tests.deploy.panels.house import BLOCKS_OF_B, ENCODER_TOKENS, MIB, SEQUENCES, SMALL_BLOCKS
+from tests.deploy.panels.house import (
+    BLOCKS_OF_B,
+    BUSY_PERCENT,
+    CARDS_MIB,
+    ENCODER_TOKENS,
+    MIB,
+    SEQUENCES,
+    SMALL_BLOCKS,
+)
 from tests.deploy.panels.tally import Range, Tally
 
 SERVERS = "abc"
@@ -25,7 +33,8 @@ Facts = Mapping[str, Mapping[str, Range]]
 def standing(tally: Tally, instance: str) -> Expectations:
     """Of all panels that show how it stands."""
     crowded = tally.moments["crowded"].facts
-    return {**_overview(tally, crowded), **_budget(tally, crowded, instance), **_upstream(tally, crowded)}
+    upstream = {**_upstream(tally, crowded), **_gpus(instance)}
+    return {**_overview(tally, crowded), **_budget(tally, crowded, instance), **upstream}
 
 
 def _each(values: Mapping[str, float | Range], moment: str) -> list[Expected]:
@@ -116,4 +125,15 @@ def _upstream(tally: Tally, crowded: Facts) -> Expectations:
         (name, "Requests of others"): _each(crowded["foreign_requests"], "crowded"),
         (name, "KV blocks of others"): _each(crowded["foreign_blocks"], "crowded"),
         (name, "Pause"): _each(tally.moments["paused"].facts["pause"], "paused"),
+    }
+
+
+def _gpus(instance: str) -> Expectations:
+    def by_card(values: Mapping[str, float]) -> Expected:
+        return Expected(series("instance gpu", {(instance, card): value for card, value in values.items()}))
+
+    used, total = ({card: mib[index] * MIB for card, mib in CARDS_MIB.items()} for index in (0, 1))
+    return {
+        ("upstream", "GPU memory"): [by_card(used), by_card(total)],
+        ("upstream", "GPU busy"): [by_card({card: percent / 100 for card, percent in BUSY_PERCENT.items()})],
     }
