@@ -143,8 +143,8 @@ class TestApiKey:
         environment = {"GATEWAY_UPSTREAM__API_KEY_FILE": str(secret)}
         assert self.key_of(**yaml) == ("from-yaml", "file g.yaml")
         assert self.key_of(**yaml, environment=environment) == ("from-secret", f"secret file {secret}")
-        environment["GATEWAY_UPSTREAM__API_KEY"] = "123"
-        assert self.key_of(**yaml, environment=environment) == ("123", "environment")
+        environment["GATEWAY_UPSTREAM__API_KEY"] = "9021077340"
+        assert self.key_of(**yaml, environment=environment) == ("9021077340", "environment")
         flags = {"upstream.api_key": "from-flag"}
         assert self.key_of(**yaml, environment=environment, flags=flags) == ("from-flag", "flag")
 

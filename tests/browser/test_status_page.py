@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from playwright.async_api import Error, expect
 
+from gateway.domain.vision.registry import FAMILIES
 from tests.browser.watched import FOREIGN_NAME, shown_size
 from tests.support.live_gateway import image, live_gateway, until
 from tests.support.model_server import Patient, model_server
@@ -182,7 +183,7 @@ class TestTrying:
                 await page.locator("#file").set_input_files(PHOTO)
                 await expect(page.get_by_role("heading", name="Admitted")).to_be_visible()
                 rows = page.locator(".families tbody tr")
-                await expect(rows).to_have_count(6)
+                await expect(rows).to_have_count(len(FAMILIES))
                 served = page.locator("tr[data-served]")
                 await expect(served).to_contain_text("qwen2_5_vl this model")
                 await expect(served.locator("td").first).to_have_text(f"2,453 seen as {shown_size(1596, 1204)}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, ProcessorConfigError, refuse_empty
-from gateway.domain.vision.fitting import Fitted
+from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.minicpmv import ID_TAGS, MORE_DIGITS, TAGS, by_area, sliced_grid, within_area
 from gateway.domain.vision.sources import Sources
 
@@ -58,7 +58,10 @@ class MiniCPMV4_6(Fitted):  # noqa: N801 - the model's name
         return BoundedTokens(soft, markers, soft, seen, uncertain=MORE_DIGITS + max(0, rows - 1))
 
     def shapes(self, size: Size, /) -> Iterator[Size]:
-        return by_area(size, self.scale, self.most_slices)
+        """Each a few pixels narrower too: what the sides are rounded to decides how many patches a slice has."""
+        for shape in by_area(size, self.scale, self.most_slices):
+            narrower = range(min(self.most_slices + 1, shape.width, shape.height))
+            yield from (inside(size, Size(shape.width - less, shape.height)) for less in narrower)
 
     def _slice(self, size: Size, columns: int, rows: int) -> Size:
         wide, high = _nearest(size.width, columns), _nearest(size.height, rows)
