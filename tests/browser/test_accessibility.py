@@ -1,5 +1,6 @@
 """The status page for everybody: by keyboard, by screen reader, in the dark, on a telephone."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -81,6 +82,16 @@ async def test_who_wants_no_motion_gets_none(open_page):
         assert await opened.page.evaluate(moved) == "0s"
 
 
+async def chooser_by_keyboard(page):
+    """As a person would: again, where a busy browser has not heard the first one."""
+    opening = asyncio.ensure_future(page.wait_for_event("filechooser", timeout=60_000))
+    while not opening.done():
+        await page.locator("#file").focus()
+        await page.keyboard.press("Enter")
+        await asyncio.wait({opening}, timeout=2)
+    return await opening
+
+
 async def test_all_of_it_by_keyboard_with_the_focus_in_sight(open_page):
     async with full_page(open_page) as opened:
         page, stops = opened.page, []
@@ -98,10 +109,8 @@ async def test_all_of_it_by_keyboard_with_the_focus_in_sight(open_page):
                 break
             assert outline == "solid", stop
         assert stops == ["Skip to the content", "pause", "file", "model", "resize", "refusals", "/metrics", "/docs"]
-        await page.locator("#file").focus()
-        async with page.expect_file_chooser() as chooser:
-            await page.keyboard.press("Enter")
-        await (await chooser.value).set_files(PHOTO | {"buffer": encoded(picture(112, 112))})
+        chooser = await chooser_by_keyboard(page)
+        await chooser.set_files(PHOTO | {"buffer": encoded(picture(112, 112))})
         await expect(page.locator("figure").first).to_contain_text(shown_size(112, 112))
 
 
