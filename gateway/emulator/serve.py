@@ -101,8 +101,12 @@ class _Server(uvicorn.Server):
         self._on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal: vLLM's default shutdown timeout is 0, so what is in flight ends with an error event."""
-        self._app.state.driver.die()
+        """A signal: vLLM's default shutdown timeout is 0, so what is in flight ends with an error event.
+
+        It comes between any two instructions of the loop, which must not find the engine dead where it was alive.
+        """
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._app.state.driver.die)
         super().handle_exit(sig, frame)
 
     def call(self, function: Callable[[], Any]) -> Any:

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from hashlib import sha256
 
 import pytest
 
 from tests.support.clock import FakeClock
 from tests.support.live_gateway import CHAT, chat, image, live_gateway, until
-from tests.support.model_server import answer_chat, error_of, model_server, posts
+from tests.support.model_server import Patient, answer_chat, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 
 ONE_PLACE = {"budget": {"sequences": 1}, "queue": {"requests": 200, "wait_seconds": 60}}
@@ -26,14 +27,15 @@ def key(name):
 class Traffic:
     """Requests before a gateway whose only place is taken until `run`; `order` tells in which order they ended."""
 
-    def __init__(self, gateway):
+    def __init__(self, gateway, may_answer):
         self.gateway = gateway
         self.order = []
+        self._may_answer = may_answer
         self._tasks = []
         self._waiting = 0
 
     async def occupy(self):
-        self._tasks.append(asyncio.create_task(self.gateway.chat(max_tokens=100)))
+        self._tasks.append(asyncio.create_task(self.gateway.chat()))
         await until(lambda: self.gateway.metrics("gateway_held").get('{resource="sequences"}') == 1)
 
     async def add(self, label, times=1, headers=None, **fields):
@@ -46,34 +48,44 @@ class Traffic:
         assert answer.status_code == 200, answer.text
         self.order.append(label)
 
+    def free_the_place(self):
+        self._may_answer.set()
+
     async def run(self):
+        self.free_the_place()
         await asyncio.gather(*self._tasks)
         await self.gateway.until_released()
         return self.order
 
 
-@pytest.mark.parametrize("tenants", [[], [tenant("greedy"), tenant("polite")]], ids=["no keys", "named keys"])
-async def test_a_polite_one_is_served_by_turns_with_a_greedy_one_that_came_before(slow_emulator, tenants):
-    async with live_gateway(slow_emulator.base_url, tenants=tenants, **ONE_PLACE) as gateway:
-        traffic = Traffic(gateway)
+@asynccontextmanager
+async def taken_place(**sections):
+    """Traffic before a gateway with one place, which is taken."""
+    first = Patient(then=answer_chat)
+    async with model_server(first) as upstream, live_gateway(upstream.base_url, **ONE_PLACE | sections) as gateway:
+        traffic = Traffic(gateway, first.may_answer)
         await traffic.occupy()
+        yield traffic
+
+
+@pytest.mark.parametrize("tenants", [[], [tenant("greedy"), tenant("polite")]], ids=["no keys", "named keys"])
+async def test_a_polite_one_is_served_by_turns_with_a_greedy_one_that_came_before(tenants):
+    async with taken_place(tenants=tenants) as traffic:
         await traffic.add("greedy", 30, key("greedy"))
         await traffic.add("polite", 6, key("polite"))
         order = await traffic.run()
-        lines = await gateway.log(37)
+        lines = await traffic.gateway.log(37)
     assert order[:12].count("polite") >= 5
     assert order[:14].count("polite") == 6
     names = {"greedy", "polite"} if tenants else {"default"}
     assert {line["tenant"] for line in lines[1:]} == names
     assert {line["priority"] for line in lines} == {"default"}
-    assert b"sk-" not in gateway.log_text
+    assert b"sk-" not in traffic.gateway.log_text
 
 
-async def test_turns_go_by_weight(slow_emulator):
+async def test_turns_go_by_weight():
     tenants = [tenant("gold", weight=3), tenant("iron")]
-    async with live_gateway(slow_emulator.base_url, tenants=tenants, **ONE_PLACE) as gateway:
-        traffic = Traffic(gateway)
-        await traffic.occupy()
+    async with taken_place(tenants=tenants) as traffic:
         await traffic.add("iron", 20, key("iron"))
         await traffic.add("gold", 20, key("gold"))
         order = await traffic.run()
@@ -81,37 +93,38 @@ async def test_turns_go_by_weight(slow_emulator):
     assert order[:8].count("gold") == pytest.approx(6, abs=1)
 
 
-async def test_the_door_knows_that_a_weighty_tenant_has_a_right_to_more_places(slow_emulator):
+async def test_the_door_knows_that_a_weighty_tenant_has_a_right_to_more_places():
     tenants = [tenant("gold", weight=3), tenant("iron")]
-    queue = {"queue": {"requests": 8, "wait_seconds": 60}}
-    async with live_gateway(slow_emulator.base_url, tenants=tenants, **ONE_PLACE | queue) as gateway:
-        traffic = Traffic(gateway)
-        await traffic.occupy()
+    async with taken_place(tenants=tenants, queue={"requests": 8, "wait_seconds": 60}) as traffic:
+        gateway = traffic.gateway
         await traffic.add("iron", 3, key("iron"))
         await traffic.add("gold", 4, key("gold"))
         newest = asyncio.create_task(gateway.chat(headers=key("iron")))
         await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 8})
         gold = asyncio.create_task(gateway.chat(headers=key("gold")))
         assert (await newest).headers["x-gateway-reason"] == "queue_full"
+        traffic.free_the_place()
         assert (await gold).status_code == 200
         await traffic.run()
 
 
-async def test_a_wall_of_small_images_does_not_keep_texts_out(slow_emulator):
-    queue = {"queue": {"requests": 4, "wait_seconds": 60}}
-    async with live_gateway(slow_emulator.base_url, **ONE_PLACE | queue) as gateway:
-        traffic = Traffic(gateway)
-        await traffic.occupy()
+async def test_a_wall_of_small_images_does_not_keep_texts_out():
+    async with taken_place(queue={"requests": 4, "wait_seconds": 60}) as traffic:
+        gateway = traffic.gateway
         pictures = [image(data_url(encoded(picture(56, 56, seed=seed)))) for seed in range(5)]
         waiting = [asyncio.create_task(gateway.chat(each, max_tokens=1)) for each in pictures[:4]]
         await until(lambda: gateway.metrics("gateway_queue_depth") == {"": 4})
         assert (await gateway.chat(pictures[4])).headers["x-gateway-reason"] == "queue_full"
-        assert (await gateway.chat(max_tokens=1)).status_code == 200
+        text = asyncio.create_task(gateway.chat(max_tokens=1))
+        displaced, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {each.result().status_code for each in displaced} == {429}
+        traffic.free_the_place()
+        assert (await text).status_code == 200
         assert sorted([(await each).status_code for each in waiting]) == [200, 200, 200, 429]
         await traffic.run()
 
 
-async def test_the_more_urgent_go_first_as_far_as_their_tenant_may(slow_emulator):
+async def test_the_more_urgent_go_first_as_far_as_their_tenant_may():
     tenants = [tenant("gold", most_urgent="critical"), tenant("slow", priority="batch", most_urgent="batch")]
     asks = [
         ("batch by the tenant", key("slow") | {"x-gateway-priority": "critical"}, {}),
@@ -122,13 +135,11 @@ async def test_the_more_urgent_go_first_as_far_as_their_tenant_may(slow_emulator
         ("interactive at most", {"x-gateway-priority": "critical"}, {}),
         ("critical", key("gold") | {"x-gateway-priority": "critical"}, {}),
     ]
-    async with live_gateway(slow_emulator.base_url, tenants=tenants, **ONE_PLACE) as gateway:
-        traffic = Traffic(gateway)
-        await traffic.occupy()
+    async with taken_place(tenants=tenants) as traffic:
         for label, headers, fields in asks:
             await traffic.add(label, headers=headers, **fields)
         order = await traffic.run()
-        lines = await gateway.log(8)
+        lines = await traffic.gateway.log(8)
     assert order[0] == "critical"
     assert [label.split()[0] for label in order] == ["critical", *["interactive"] * 2, "default", *["batch"] * 3]
     assert [line["priority"] for line in lines[1:]] == [label.split()[0] for label in order]

@@ -101,9 +101,9 @@ def image(url: str) -> dict[str, Any]:
 
 
 async def until(
-    is_so: Callable[[], bool], what: Callable[[], str] = lambda: "", *, within_seconds: float = 10.0
+    is_so: Callable[[], bool], what: Callable[[], str] = lambda: "", *, within_seconds: float = 30.0
 ) -> None:
-    """Let the loop run until it is so."""
+    """Let the loop run until it is so. The bound only ends what hangs: a machine may be busy for seconds."""
     give_up_at = time.monotonic() + within_seconds
     while not is_so():
         assert time.monotonic() < give_up_at, f"it never came: {what()}"
