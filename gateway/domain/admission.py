@@ -10,11 +10,11 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 from gateway.domain.decision import Decision, Prospect, Refusal, Verdict
+from gateway.domain.fit import Budget, Fit
 from gateway.domain.forecast import Ahead, Forecast
-from gateway.domain.holdings import Holdings, HoldingsStatistics
+from gateway.domain.holdings import Holdings
 from gateway.domain.outcome import BUDGET_REASON, Reason
 from gateway.domain.pressure import Pressure, Unmet, pressure_on_images, pressure_on_texts
 from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice, departures_to_count_on
@@ -30,27 +30,6 @@ _MOST_BLOCKED = 8
 _SWEEP_SECONDS = 0.1
 
 
-class Budget(Protocol):
-    """What admission takes from: `Holdings`, or a ledger over them."""
-
-    @property
-    def capacity(self) -> tuple[int | None, ...]: ...
-
-    def held(self, resource: Resource) -> int: ...
-
-    def shortage(self, amounts: Amounts) -> Resource | None:
-        """What of it there is too little of now; None: it all fits."""
-        ...
-
-    def try_reserve(self, amounts: Amounts) -> Resource | None:
-        """Take all of it (None), or nothing and say what was short."""
-        ...
-
-    def give_back(self, amounts: Amounts) -> None: ...
-
-    def statistics(self) -> HoldingsStatistics: ...
-
-
 @dataclass(frozen=True, slots=True)
 class AdmissionStatistics:
     """`promised` places not yet taken; `drain_per_second` None while unknown."""
@@ -64,13 +43,14 @@ class AdmissionStatistics:
 
 class Admission:
     """One line of waiters before one budget. `jitter` gives numbers from 0 to 1; `forecast` is shared with whoever
-    observes the engine's paces.
+    observes the engine's paces, `fit` with whoever knows the answers that are under way.
     """
 
     __slots__ = (
         "_budget",
         "_displaced",
         "_drain",
+        "_fit",
         "_forecast",
         "_jitter",
         "_just_joined",
@@ -85,9 +65,15 @@ class Admission:
     )
 
     def __init__(
-        self, budget: Budget, policy: QueuePolicy, jitter: Callable[[], float], forecast: Forecast | None = None
+        self,
+        budget: Budget,
+        policy: QueuePolicy,
+        jitter: Callable[[], float],
+        forecast: Forecast | None = None,
+        fit: Fit | None = None,
     ) -> None:
         self._budget = budget
+        self._fit = fit or Fit(budget)
         self._policy = policy
         self._jitter = jitter
         self._queue = WaitQueue(policy)
@@ -159,7 +145,7 @@ class Admission:
         """
         if not ticket.is_due or not (self._queue or self._budget.held(Resource.SEQUENCES)):
             return None
-        must_wait = bool(self._queue) or self._budget.shortage(ticket.needs(self._budget.held)) is not None
+        must_wait = bool(self._queue) or self._fit.shortage(ticket, ticket.needs(self._budget.held), now) is not None
         # What waiting takes one that keeps its place was looked at when that was promised.
         ahead = self._ahead_of(ticket) if must_wait and not ticket.keeps_place else None
         miss = self._forecast.miss(ticket, now, ahead, self._budget.held)
@@ -193,7 +179,7 @@ class Admission:
     def would_decide(self, ticket: Ticket, now: float) -> Prospect:
         """What `offer` and `tick` would say, tried on a copy: nothing is taken, joined or promised."""
         holdings = Holdings.of(self._budget.statistics())
-        short = holdings.shortage(ticket.amounts)
+        short = self._fit.before(holdings).shortage(ticket, ticket.amounts, now)
         trial, newcomer = self._copy(holdings), copy(ticket)
         decision = trial.offer(newcomer, now)
         if decision is Verdict.WAITING:
@@ -207,7 +193,7 @@ class Admission:
 
     def _copy(self, budget: Budget) -> "Admission":
         """One with the same tickets and promises before another budget, which goes its own way from now on."""
-        other = Admission(budget, self._policy, self._jitter, self._forecast.copy())
+        other = Admission(budget, self._policy, self._jitter, self._forecast.copy(), self._fit.before(budget))
         other._queue, other._promises, other._drain = self._queue.copy(), self._promises.copy(), copy(self._drain)
         other._short, other._paused_until = self._short, self._paused_until
         other._text_room = copy(self._text_room)
@@ -270,14 +256,14 @@ class Admission:
     def _try_reserve(self, ticket: Ticket, now: float) -> Resource | None:
         """None: it holds its amounts. While texts come and none waits, images that are due leave room for the next."""
         if ticket.is_image:
-            short = self._budget.shortage(ticket.amounts)
+            short = self._fit.shortage(ticket, ticket.amounts, now)
             if short is None:  # else texts may pass it, while it waits for others to be decoded
                 leaves_room = ticket.is_due and not self._queue.wanted_by_texts.sequences
                 room = self._text_room.amounts(now, self._budget.capacity) if leaves_room else NO_ROOM
-                short = self._budget.shortage(ticket.needs(self._budget.held, room))
+                short = self._fit.shortage(ticket, ticket.needs(self._budget.held, room), now)
             if short is not None:
                 return short
-        return self._budget.try_reserve(ticket.amounts)
+        return self._fit.take(ticket, now)
 
     def _is_lost(self, ticket: Ticket, now: float) -> bool:
         """Too late even if let in now; the next sweep refuses it."""

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
+from gateway.domain.output import most_output_tokens
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.domain.request import VisionRequest
+from gateway.domain.unfolding import Unfolding
 from gateway.domain.vision.base import ImageTokens
 
 LARGEST_TOKEN_BYTES = 128
@@ -30,6 +32,11 @@ _NO_TOKENS = Bounds.exact(0)
 def ceil_div(dividend: int, divisor: int) -> int:
     """The quotient, rounded up."""
     return -(-dividend // divisor)
+
+
+def growth_room_blocks(pool_blocks: int) -> int:
+    """Of a pool, what is kept free for answers that outgrow their reservation."""
+    return pool_blocks // 20
 
 
 class EngineLimits(NamedTuple):
@@ -68,15 +75,41 @@ class EngineLimits(NamedTuple):
     @property
     def admission_kv_blocks(self) -> int | None:
         """Blocks that may be reserved: a twentieth of the pool stays free for answers that outgrow theirs."""
-        return None if self.kv_blocks is None else self.kv_blocks - self.kv_blocks // 20
+        return None if self.kv_blocks is None else self.kv_blocks - growth_room_blocks(self.kv_blocks)
 
 
 class OutputGrowth(NamedTuple):
-    """How blocks grow with an answer beyond its reservation of `reserved_tokens` (over all answers of the request)."""
+    """How the answers to a request grow into `reserved_tokens` (over all `answers`), and blocks with them beyond that.
+
+    `most_tokens` are all that each can have (None: nothing bounds it). `spare_tokens` are free in the last block of a
+    single answer at its full length.
+    """
 
     reserved_tokens: int = 0
     block_tokens: int = 16
     groups: int = 1
+    answers: int = 1
+    most_tokens: int | None = None
+    spare_tokens: int = 0
+
+    def from_now(self, blocks: int, generated_tokens: int = 0, likely_tokens: int = 0) -> Unfolding:
+        """What is to come of answers that hold `blocks` and have `generated_tokens` (over all of them).
+
+        `likely_tokens`: what one that is so long probably becomes; that may be more than is reserved.
+        """
+        reserved = self.reserved_tokens // self.answers
+        whole = max(reserved, likely_tokens if self.most_tokens is None else min(likely_tokens, self.most_tokens))
+        more_blocks = ceil_div(max(0, whole - reserved - self.spare_tokens), self.block_tokens)
+        copies = self.groups * self.answers
+        return Unfolding(
+            held_blocks=blocks,
+            whole_blocks=max(blocks, blocks - self.blocks(generated_tokens) + copies * more_blocks),
+            left_tokens=max(0, whole - generated_tokens // self.answers),
+            block_tokens=self.block_tokens,
+            copies=copies,
+            spare_tokens=self.spare_tokens + more_blocks * self.block_tokens - (whole - reserved),
+            may_outgrow=self.most_tokens is None or whole < self.most_tokens,
+        )
 
     def blocks(self, generated_tokens: int) -> int:
         """Blocks to hold beyond those reserved, once `generated_tokens` have been generated."""
@@ -167,10 +200,13 @@ def kv_blocks_needed(
 ) -> int:
     """Blocks for `prompts` prompts of `prompt_tokens` in all, each with `n` answers of `output_tokens`.
 
-    With prefix caching the n answers share their prompt, all but its last, partly filled block: hence the one block
-    more for each answer. Without it each holds the whole (vllm/v1/core/kv_cache_manager.py).
+    A single answer goes on in the last block of its prompt. With prefix caching n answers share their prompt, all but
+    its last, partly filled block: hence the one block more for each answer. Without it each holds the whole
+    (vllm/v1/core/kv_cache_manager.py).
     """
     block = limits.kv_block_tokens
+    if n == 1:
+        return limits.charged_kv_groups * ((prompt_tokens + prompts * (output_tokens + block - 1)) // block)
     # The sum of each prompt's rounded-up blocks is at most this; for one prompt it is exact.
     prompt_blocks = (prompt_tokens + prompts * (block - 1)) // block
     answer_blocks = ceil_div(output_tokens, block) + 1 if output_tokens else 0
@@ -198,6 +234,7 @@ def estimate(
         whole = whole._replace(lower=whole.lower - uncertain)
     prompt_tokens = _truncated(whole, visual_tokens, request, limits)
     answers = request.prompts * request.n
+    amounts = _amounts(request, prompt_tokens.expected, output_tokens, images, limits)
     return RequestCost(
         prompt_tokens=prompt_tokens,
         text_tokens=text,
@@ -205,13 +242,27 @@ def estimate(
         output_tokens=output_tokens,
         prompts=request.prompts,
         answers=answers,
-        amounts=_amounts(request, prompt_tokens.expected, output_tokens, images, limits),
-        growth=OutputGrowth(output_tokens * answers, limits.kv_block_tokens, limits.charged_kv_groups),
+        amounts=amounts,
+        growth=_growth(request, prompt_tokens.expected, output_tokens, amounts.kv_blocks, limits),
         images=images,
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
         needs_engine=request.needs_engine,
         uncertain_visual_tokens=uncertain,
+    )
+
+
+def _growth(
+    request: VisionRequest, prompt_tokens: int, output_tokens: int, kv_blocks: int, limits: EngineLimits
+) -> OutputGrowth:
+    answers, held_tokens = request.prompts * request.n, kv_blocks // limits.charged_kv_groups * limits.kv_block_tokens
+    return OutputGrowth(
+        output_tokens * answers,
+        limits.kv_block_tokens,
+        limits.charged_kv_groups,
+        answers,
+        most_output_tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
+        held_tokens - prompt_tokens - output_tokens if answers == 1 and held_tokens else 0,
     )
 
 

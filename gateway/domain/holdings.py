@@ -15,16 +15,24 @@ _NOTHING_ENFORCED = Capacity()
 
 @dataclass(frozen=True, slots=True)
 class HoldingsStatistics:
-    """Per resource, in the order of `Resource`; capacity None where it is not enforced."""
+    """Per resource, in the order of `Resource`; capacity None where it is not enforced. Of the KV blocks held,
+    `overlap_blocks` will not be needed at once (unfolding.py).
+    """
 
     capacity: tuple[int | None, ...]
     held: tuple[int, ...]
+    overlap_blocks: int = 0
+
+    @property
+    def needed_blocks(self) -> int:
+        """The most KV blocks that what is held will take at once."""
+        return self.held[Resource.KV_BLOCKS] - self.overlap_blocks
 
     @property
     def overcommit_blocks(self) -> int:
-        """KV blocks held beyond the capacity: answers that outgrew their reservation, or a capacity that fell."""
+        """KV blocks needed beyond the capacity: answers that outgrew their reservation, or a capacity that fell."""
         capacity = self.capacity[Resource.KV_BLOCKS]
-        return 0 if capacity is None else max(0, self.held[Resource.KV_BLOCKS] - capacity)
+        return 0 if capacity is None else max(0, self.needed_blocks - capacity)
 
 
 class Holdings:

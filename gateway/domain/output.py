@@ -3,7 +3,7 @@
 Pure little models like those of learning.py: each starts from a stated prior, stays within stated bounds, and forgets.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from enum import StrEnum
 
@@ -23,7 +23,8 @@ class ReservationRule(StrEnum):
 
 
 class OutputReservation:
-    """How many tokens to reserve for an answer: the 0.75 quantile of finished answers, 512 until there are 30.
+    """How many tokens to reserve for an answer: the 0.75 quantile of finished answers, 512 until there are 30; twice
+    the longest of 8 or more, if that is less: the first that finish are the shortest of those that began together.
 
     The quantile is that of the last 512 samples, by nearest rank (the smallest sample that at least three quarters of
     them do not exceed). Answers cut short, by the client or by their own bound, are no samples.
@@ -32,6 +33,7 @@ class OutputReservation:
     __slots__ = ("_recent", "_sorted")
 
     _PRIOR_TOKENS = 512
+    _FEW_SAMPLES = 8
     _ENOUGH_SAMPLES = 30
     _KEPT_SAMPLES = 512
 
@@ -51,9 +53,17 @@ class OutputReservation:
     @property
     def typical_tokens(self) -> int:
         samples = len(self._sorted)
-        if samples < self._ENOUGH_SAMPLES:
+        if samples < self._FEW_SAMPLES:
             return self._PRIOR_TOKENS
+        if samples < self._ENOUGH_SAMPLES:
+            return min(2 * self._sorted[-1], self._PRIOR_TOKENS)
         return self._sorted[-(-3 * samples // 4) - 1]
+
+    def reached_tokens(self, generated_tokens: int) -> int:
+        """The same quantile of those answers that became longer than `generated_tokens`; 0 until there are enough."""
+        first = bisect_right(self._sorted, generated_tokens)
+        longer = len(self._sorted) - first
+        return 0 if longer < self._ENOUGH_SAMPLES // 3 else self._sorted[first - (-3 * longer // 4) - 1]
 
     @property
     def likely_tokens(self) -> int:

@@ -5,6 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 from gateway.domain.cost import OutputGrowth, RequestCost
+from gateway.domain.output import OutputReservation
 from gateway.domain.pace import REQUEST_TOKENS
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Held, Resource
@@ -56,7 +57,7 @@ class Ticket:
     divided by the tenant's `weight` (above 0).
 
     `first_token_by` and `answer_by` are what its level of service, or its client, asks for; `likely_tokens` is how long
-    an answer probably becomes, 0 where that is not known. After `start_by` it is of no use to let it in. `keeps_place`:
+    an answer probably becomes, 0 where that is not known, and `lengths` tells it of one that has begun. After `start_by` it is of no use to let it in. `keeps_place`:
     it comes back as it was told, in time for what was asked of it.
     """
 
@@ -73,6 +74,7 @@ class Ticket:
     first_token_by: float = inf
     answer_by: float = inf
     likely_tokens: int = 0
+    lengths: OutputReservation | None = None
     start_by: float = inf
     keeps_place: bool = False
 
@@ -90,6 +92,7 @@ class Ticket:
         first_token_by: float = inf,
         answer_by: float = inf,
         likely_tokens: int = 0,
+        lengths: OutputReservation | None = None,
     ) -> "Ticket":
         amounts = cost.amounts
         # Images that the engine knows are not encoded again, and what they are part of is probably in its prefix cache.
@@ -109,6 +112,7 @@ class Ticket:
             first_token_by=first_token_by,
             answer_by=answer_by,
             likely_tokens=likely_tokens,
+            lengths=lengths,
         )
 
     @property

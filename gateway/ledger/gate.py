@@ -6,10 +6,11 @@ next deadline. Nothing is awaited between a decision and its effect.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.domain.admission import Admission, AdmissionStatistics
 from gateway.domain.decision import Decision, Prospect, Refusal, Verdict
+from gateway.domain.fit import Fit
 from gateway.domain.forecast import Forecast
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.learning import PreprocessRate
@@ -19,6 +20,7 @@ from gateway.domain.promise import RetryAdvice
 from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource, begun_before
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
+from gateway.domain.unfolding import Unfolding
 from gateway.ledger.base import Ledger
 from gateway.ledger.lease import Lease
 from gateway.ledger.timing import CallLater, Timer
@@ -76,7 +78,9 @@ class Gate:
         self._ledger = ledger
         self._forecast = forecast or Forecast()
         self._sequences = ledger.capacity[Resource.SEQUENCES]
-        self._admission = Admission(ledger, policy, jitter, self._forecast)
+        self._open: set[Lease] = set()
+        self._fit = Fit(ledger, self._unfolding)
+        self._admission = Admission(ledger, policy, jitter, self._forecast, self._fit)
         self._clock = clock
         self.call_later = call_later
         self._rate = preprocess_rate or PreprocessRate()
@@ -84,7 +88,6 @@ class Gate:
         self._timer: Timer | None = None
         self._timer_due = 0.0
         self._endings = dict.fromkeys(Ending, 0)
-        self._leases = 0
         self.unadmitted = Amounts()
         self._follow_rate()
         self._follow_pace()
@@ -177,12 +180,13 @@ class Gate:
 
     def lease(self, ticket: Ticket, queue_seconds: float) -> Lease:
         """Of one that was just ADMITTED."""
-        self.began()
-        return Lease(self, ticket, queue_seconds)
+        lease = Lease(self, ticket, queue_seconds)
+        self.began(lease)
+        return lease
 
-    def began(self) -> None:
-        """A lease was opened, which will say when it `ended`."""
-        self._leases += 1
+    def began(self, lease: Lease) -> None:
+        """It was opened, and will say when it `ended`."""
+        self._open.add(lease)
 
     def withdraw(self, ticket: Ticket) -> None:
         """A request that waits is given up. Raises KeyError if it does not wait."""
@@ -230,9 +234,9 @@ class Gate:
     def grow(self, amounts: Amounts) -> None:
         self._ledger.grow(amounts)
 
-    def ended(self, amounts: Amounts, ending: Ending) -> None:
-        """A lease was closed."""
-        self._leases -= 1
+    def ended(self, lease: Lease, amounts: Amounts, ending: Ending) -> None:
+        """It was closed, and held `amounts` to the end."""
+        self._open.discard(lease)
         self._endings[ending] += 1
         self.give_back(amounts)
 
@@ -244,6 +248,10 @@ class Gate:
         else:
             self._ledger.set_capacity(resource, capacity)
         self.wake()
+
+    def set_growth_room(self, blocks: int | None) -> None:
+        """Of the pool, what the capacity leaves free for answers that outgrow their reservation; None: not known."""
+        self._fit.growth_room_blocks = blocks
 
     def pause_until(self, until: float) -> None:
         """The engine turns requests away: nothing is sent before `until`, on this gate's clock."""
@@ -291,12 +299,18 @@ class Gate:
 
     def statistics(self) -> GateStatistics:
         return GateStatistics(
-            holdings=self._ledger.statistics(),
+            holdings=self._holdings(),
             admission=self._admission.statistics(self._clock()),
-            leases=self._leases,
+            leases=len(self._open),
             endings=dict(self._endings),
             preprocess_rate=self._rate.pixels_per_second,
         )
+
+    def _holdings(self) -> HoldingsStatistics:
+        return replace(self._ledger.statistics(), overlap_blocks=self._fit.overlap_blocks(self._clock()))
+
+    def _unfolding(self) -> list[Unfolding]:
+        return [lease.unfolding() for lease in self._open]
 
     def _follow_rate(self) -> None:
         self._ledger.set_capacity(Resource.PREPROCESS_PIXELS, self._rate.capacity_pixels)

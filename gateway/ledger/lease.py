@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from gateway.domain.outcome import Ending
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.ticket import Ticket
+from gateway.domain.unfolding import Unfolding
 from gateway.ledger.timing import Timer
 
 if TYPE_CHECKING:
     from gateway.ledger.gate import Gate
+
+_UNSEEN_TOKENS = 3
+"""An answer is so far ahead of what was seen of it: on its way, and being made."""
 
 
 class Lease:
@@ -29,6 +33,7 @@ class Lease:
         "_generated_tokens",
         "_grown_blocks",
         "_held",
+        "_is_streamed",
         "_pixels_in_sight",
         "_sent_at",
         "_ticket",
@@ -43,6 +48,7 @@ class Lease:
         self._pixels_in_sight = 0
         self._behind_tokens = 0
         self._generated_tokens = 0
+        self._is_streamed = False
         self._sent_at: float | None = None
         self._first_event_at: float | None = None
         self._front_timer: Timer | None = None
@@ -57,6 +63,14 @@ class Lease:
         """What it holds now; nothing once closed."""
         return self._held or Amounts()
 
+    def unfolding(self) -> Unfolding:
+        """What its answers have yet to take. Of one that is not streamed nobody sees how far it is."""
+        blocks, lengths, growth = self.held.kv_blocks, self._ticket.lengths, self._ticket.growth
+        if not self._is_streamed:
+            return Unfolding(blocks, blocks)
+        generated = self._generated_tokens + _UNSEEN_TOKENS * growth.answers
+        return growth.from_now(blocks, generated, lengths.reached_tokens(generated // growth.answers) if lengths else 0)
+
     def sent(self, *, is_streamed: bool) -> None:
         """The body is on its way to the engine.
 
@@ -64,6 +78,7 @@ class Lease:
         is in the way of texts. Any other answer shows nothing: it counts as through once it should be, by the learned
         paces, and is in nobody's way.
         """
+        self._is_streamed = is_streamed
         pixels = self._ticket.amounts.preprocess_pixels
         delay = self._gate.preprocessing_started(pixels) if pixels else 0.0
         if is_streamed:
@@ -114,7 +129,7 @@ class Lease:
         if ending is Ending.DONE and self._first_event_at is not None:
             tokens = self._generated_tokens // self._ticket.amounts.sequences
             self._gate.generated(tokens, self._gate.now - self._first_event_at)
-        self._gate.ended(held, ending)
+        self._gate.ended(self, held, ending)
 
     def abandon(self) -> None:
         """For `finally`: close, teaching nothing, unless that was done."""

@@ -25,7 +25,7 @@ class UnadmittedLease(Lease):
 
     def __init__(self, gate: Gate, ticket: Ticket) -> None:
         super().__init__(gate, ticket, queue_seconds=0.0)
-        gate.began()
+        gate.began(self)
         self._held = Amounts()
         self._beside = Amounts()
         self._take_beside(ticket.amounts)

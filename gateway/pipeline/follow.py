@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.domain.ceiling import BackPressure, Ceiling, Look
-from gateway.domain.cost import EngineLimits
+from gateway.domain.cost import EngineLimits, growth_room_blocks
 from gateway.domain.learning import SequenceCeiling
 from gateway.domain.quantities import Amounts, Resource
 from gateway.ledger.gate import Gate
@@ -50,6 +50,7 @@ class EngineFollower:
     _starts: int = 0
     _running: int = 0
     _pool_blocks: int = 0
+    _engines: int = 1
     _causes: tuple[str, ...] = ()
 
     def __call__(self, state: UpstreamState) -> None:
@@ -98,7 +99,7 @@ class EngineFollower:
 
     def _follow(self, report: EngineReport, *, has_started: bool) -> None:
         describe_engine(self.models.engine, report, self.kv_blocks)
-        self._pool_blocks = _usable_blocks(report)
+        self._pool_blocks, self._engines = _usable_blocks(report), report.engines
         self._running = report.running or 0
         if has_started:
             self.live.started()
@@ -118,7 +119,8 @@ class EngineFollower:
         look = Look(
             running=report.running or 0,
             waiting=report.waiting or 0,
-            fill=held[limiting] / max(1, capacity[limiting] or 0),
+            fill=(holdings.needed_blocks if limiting is Resource.KV_BLOCKS else held[limiting])
+            / max(1, capacity[limiting] or 0),
             held_sequences=held[Resource.SEQUENCES],
             preemptions=report.preemptions,
             kv_usage=report.kv_usage,
@@ -136,11 +138,17 @@ class EngineFollower:
         sequences = self.live.sequences(most_sequences, whole, is_kv_known=static is not None)
         self.ceiling_ratio = sequences / most_sequences
         if static is not None:
-            blocks = self.live.kv_blocks(static, max(static, self._pool_blocks - self._pool_blocks // 20))
+            blocks = self.live.kv_blocks(static, max(static, self._pool_blocks - growth_room_blocks(self._pool_blocks)))
             self.ceiling_ratio = blocks / static
+            self._set_growth_room(engine.kv_blocks or 0, is_whole=blocks == static)
         self.gate.set_capacity(Resource.KV_BLOCKS, blocks)
         self.gate.set_capacity(Resource.ENCODER_TOKENS, engine.encoder_tokens.value)
         self.gate.set_capacity(Resource.SEQUENCES, sequences)
+
+    def _set_growth_room(self, pool_blocks: int, *, is_whole: bool) -> None:
+        """None before several engines: nobody knows which of the answers run together."""
+        room = growth_room_blocks(pool_blocks) if is_whole else 0
+        self.gate.set_growth_room(room if self._engines <= 1 else None)
 
     def _tell(self, *, is_up: bool) -> None:
         """In the log, when the causes change; not with every step."""

@@ -157,6 +157,7 @@ def ticket_of(rules: Rules, exchange: Exchange, cost: RequestCost, now: float) -
         first_token_by=first_token_by,
         answer_by=answer_by,
         likely_tokens=_likely_tokens(exchange, cost),
+        lengths=exchange.model.output if exchange.model else None,
         is_return=exchange.is_return,
         priority=exchange.priority,
         tenant=tenant.name,

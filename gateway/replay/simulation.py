@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from gateway.domain.cost import EngineLimits
+from gateway.domain.cost import EngineLimits, growth_room_blocks
 from gateway.domain.errors import GatewayError
 from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
@@ -144,7 +144,7 @@ class _Server:
 
 def _gate(configuration: Configuration, engine: EngineSettings, time: VirtualTime) -> Gate:
     blocks = EngineLimits(kv_blocks=engine.kv_blocks).admission_kv_blocks
-    return Gate(
+    gate = Gate(
         LocalLedger(Capacity(blocks, engine.sequences, engine.encoder_tokens)),
         configuration.queue,
         clock=time,
@@ -153,6 +153,9 @@ def _gate(configuration: Configuration, engine: EngineSettings, time: VirtualTim
         preprocess_rate=PreprocessRate(configuration.preprocess_backlog_seconds),
         forecast=Forecast.of(configuration.soonest),
     )
+    if engine.kv_blocks is not None:
+        gate.set_growth_room(growth_room_blocks(engine.kv_blocks))
+    return gate
 
 
 class _Alike:

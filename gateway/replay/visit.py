@@ -91,10 +91,10 @@ class Visit:
         if self._line.is_streaming:
             time.call_later(service.first_seconds, lease.first_event)
         time.call_later(service.whole_seconds, self._end)
-        self._grow_later(lease, cost.output_tokens * cost.answers + 1)
+        self._grow_later(lease, GROWTH_STEP_TOKENS)
 
     def _grow_later(self, lease: Lease, tokens: int) -> None:
-        """Once the answer has so many, which are more than is held for it."""
+        """Once the answer has so many."""
         if tokens <= self._service.output_tokens:
             due = self._sent_at + self._service.seconds_at(tokens)
             self._place.time.call_later(due - self._place.time.now, partial(self._grow, lease, tokens))

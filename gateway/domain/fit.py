@@ -1,0 +1,109 @@
+"""Whether a request fits the engine beside what is held there, and taking it.
+
+All resources are plain sums (holdings.py) but one: KV blocks that are reserved for answers are not all needed at once
+(unfolding.py). That is looked at only where the plain sum says no.
+"""
+
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Protocol
+
+from gateway.domain.holdings import HoldingsStatistics
+from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.ticket import Ticket
+from gateway.domain.unfolding import Outlook, Unfolding
+
+_KEPT_SECONDS = 0.05
+"""In which an answer grows by a token or two."""
+_SPARED_SHARE = 0.8
+"""Of the room for growth, what answers leave that cannot outgrow what is held for them; the rest is for prompts that
+come out longer than they were counted."""
+
+
+class Budget(Protocol):
+    """What admission takes from: `Holdings`, or a ledger over them."""
+
+    @property
+    def capacity(self) -> tuple[int | None, ...]: ...
+
+    def held(self, resource: Resource) -> int: ...
+
+    def shortage(self, amounts: Amounts) -> Resource | None:
+        """What of it there is too little of now; None: it all fits."""
+        ...
+
+    def try_reserve(self, amounts: Amounts) -> Resource | None:
+        """Take all of it (None), or nothing and say what was short."""
+        ...
+
+    def grow(self, amounts: Amounts) -> None:
+        """Take it, fitting or not."""
+        ...
+
+    def give_back(self, amounts: Amounts) -> None: ...
+
+    def statistics(self) -> HoldingsStatistics: ...
+
+
+class Fit:
+    """One engine's. `running` tells of the answers that are under way; what else is held is held for ever.
+
+    `growth_room_blocks` are those of the pool that the capacity leaves free for answers that outgrow their reservation.
+    None: nothing is known of the pool as a whole, and the plain sum decides.
+    """
+
+    __slots__ = ("_budget", "_looked_at", "_outlook", "_running", "growth_room_blocks")
+
+    def __init__(self, budget: Budget, running: Callable[[], Iterable[Unfolding]] = tuple) -> None:
+        self._budget = budget
+        self._running = running
+        self._outlook = Outlook(())
+        self._looked_at = -inf
+        self.growth_room_blocks: int | None = None
+
+    def before(self, budget: Budget) -> "Fit":
+        """The same answers before another budget."""
+        other = Fit(budget, self._running)
+        other.growth_room_blocks = self.growth_room_blocks
+        return other
+
+    def shortage(self, ticket: Ticket, needs: Amounts, now: float) -> Resource | None:
+        """What there is too little of for `needs`, which are the ticket's amounts and what has to stay free."""
+        short = self._budget.shortage(needs)
+        if short is Resource.KV_BLOCKS and self._fits_in_time(ticket, needs.kv_blocks, now):
+            return self._budget.shortage(needs._replace(kv_blocks=0))
+        return short
+
+    def take(self, ticket: Ticket, now: float) -> Resource | None:
+        """None: it holds its amounts. Else nothing, and what was short."""
+        short = self._budget.try_reserve(ticket.amounts)
+        if short is Resource.KV_BLOCKS and (short := self.shortage(ticket, ticket.amounts, now)) is None:
+            self._budget.grow(ticket.amounts)
+        return short
+
+    def overlap_blocks(self, now: float) -> int:
+        """Of the blocks held, those that will not be needed at once."""
+        if self.growth_room_blocks is None:
+            return 0
+        outlook = self._look(now)
+        return max(0, outlook.held_blocks - outlook.most_blocks())
+
+    def _fits_in_time(self, ticket: Ticket, blocks: int, now: float) -> bool:
+        capacity = self._budget.capacity[Resource.KV_BLOCKS]
+        if self.growth_room_blocks is None or capacity is None:
+            return False
+        outlook, newcomer = self._look(now), ticket.growth.from_now(blocks)
+        other_blocks = self._budget.held(Resource.KV_BLOCKS) - outlook.held_blocks
+        most_blocks = other_blocks + outlook.most_blocks(newcomer)
+        # Who cannot outgrow what is held for it needs no room for that.
+        outgrowing_blocks = other_blocks + outlook.outgrowing_blocks + newcomer.may_outgrow * blocks
+        all_blocks = other_blocks + outlook.held_blocks + blocks
+        bounded_share = 1 - outgrowing_blocks / all_blocks
+        spared_blocks = int(_SPARED_SHARE * bounded_share * self.growth_room_blocks)
+        return most_blocks <= capacity + spared_blocks
+
+    def _look(self, now: float) -> Outlook:
+        is_held = self._outlook.held_blocks <= self._budget.held(Resource.KV_BLOCKS)
+        if not is_held or not self._looked_at <= now < self._looked_at + _KEPT_SECONDS:
+            self._outlook, self._looked_at = Outlook(self._running()), now
+        return self._outlook

@@ -1,0 +1,135 @@
+"""Whether a request fits beside answers that are under way."""
+
+from random import Random
+
+import pytest
+
+from gateway.domain.cost import EngineLimits, OutputGrowth, ceil_div, growth_room_blocks, kv_blocks_needed
+from gateway.domain.fit import Fit
+from gateway.domain.holdings import Holdings
+from gateway.domain.quantities import Amounts, Capacity, Resource
+from gateway.domain.ticket import Ticket
+from gateway.domain.unfolding import Unfolding
+
+BLOCK = 16
+
+
+def ticket(blocks, growth=None, **amounts):
+    return Ticket(Amounts(blocks, **amounts), arrived=0.0, deadline=9.0, growth=growth or OutputGrowth())
+
+
+def fit_before(capacity, *running, held=None, room=0):
+    holdings = Holdings(capacity)
+    holdings.grow(Amounts(sum(each.held_blocks for each in running) if held is None else held))
+    fit = Fit(holdings, lambda: running)
+    fit.growth_room_blocks = room
+    return fit, holdings
+
+
+OLD = Unfolding(6, 6, left_tokens=16, may_outgrow=False)
+"""One block of it is still to come, and then it ends."""
+LONG = OutputGrowth(64, most_tokens=64)
+
+
+def test_what_fits_anyhow_is_taken():
+    fit, holdings = fit_before(Capacity(12), OLD)
+    assert fit.take(ticket(6), 0.0) is None
+    assert holdings.held(Resource.KV_BLOCKS) == 12
+
+
+def test_one_that_grows_while_another_ends_fits_though_the_sum_of_both_does_not():
+    fit, holdings = fit_before(Capacity(9), OLD)
+    assert holdings.shortage(Amounts(6)) is Resource.KV_BLOCKS
+    assert fit.shortage(ticket(6, LONG), Amounts(6), 0.0) is None
+    assert fit.take(ticket(6, LONG), 0.0) is None
+    assert holdings.held(Resource.KV_BLOCKS) == 12
+    assert fit.take(ticket(6, LONG), 0.0) is Resource.KV_BLOCKS, "whoever has no lease yet holds all of it"
+
+
+def test_what_else_is_short_is_said_and_nothing_taken():
+    fit, holdings = fit_before(Capacity(9, 1), OLD)
+    holdings.grow(Amounts(sequences=1))
+    assert fit.take(ticket(6, LONG, sequences=1), 0.0) is Resource.SEQUENCES
+    assert holdings.held(Resource.KV_BLOCKS) == 6
+
+
+def test_where_nothing_is_known_of_the_pool_the_sum_decides():
+    fit, _ = fit_before(Capacity(9), OLD, room=None)
+    assert fit.take(ticket(6, LONG), 0.0) is Resource.KV_BLOCKS
+    assert fit.overlap_blocks(0.0) == 0
+
+
+def test_what_is_held_by_no_answer_that_is_known_is_held_for_ever():
+    fit, _ = fit_before(Capacity(12), OLD, held=9)
+    assert fit.take(ticket(6, LONG), 0.0) is None
+    fit, _ = fit_before(Capacity(11), OLD, held=9)
+    assert fit.take(ticket(6, LONG), 0.0) is Resource.KV_BLOCKS
+
+
+class TestRoomForGrowth:
+    BOUNDED = Unfolding(95, 95, may_outgrow=False)
+
+    def test_is_not_kept_for_those_that_cannot_outgrow_what_they_hold(self):
+        fit, _ = fit_before(Capacity(95), self.BOUNDED, room=5)
+        assert fit.take(ticket(4, OutputGrowth(most_tokens=0)), 0.0) is None
+        assert fit.take(ticket(1, OutputGrowth(most_tokens=0)), 0.0) is Resource.KV_BLOCKS, "a fifth of it is kept"
+
+    def test_is_kept_in_proportion_to_those_that_can(self):
+        fit, _ = fit_before(Capacity(95), self.BOUNDED, room=5)
+        assert fit.take(ticket(4), 0.0) is Resource.KV_BLOCKS
+        assert fit.take(ticket(3), 0.0) is None
+
+    def test_is_kept_whole_where_all_can(self):
+        fit, _ = fit_before(Capacity(95), Unfolding(95, 95), room=5)
+        assert fit.take(ticket(1), 0.0) is Resource.KV_BLOCKS
+
+
+def test_what_overlaps_is_told():
+    fit, _ = fit_before(Capacity(9), OLD, Unfolding(6, 6, left_tokens=64))
+    assert fit.overlap_blocks(0.0) == 12 - 9
+
+
+def test_answers_are_looked_at_again_after_a_while_and_when_something_was_given_back():
+    looks = []
+    holdings = Holdings(Capacity(9))
+    holdings.grow(Amounts(6))
+    fit = Fit(holdings, lambda: looks.append(1) or [OLD] * (holdings.held(Resource.KV_BLOCKS) // 6))
+    fit.growth_room_blocks = 0
+    for now in (1.0, 1.01, 1.04):
+        fit.overlap_blocks(now)
+    assert len(looks) == 1
+    fit.overlap_blocks(1.06)
+    assert len(looks) == 2
+    holdings.give_back(Amounts(6))
+    assert fit.overlap_blocks(1.06) == 0
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pool_with_answers_of_known_lengths_is_never_overrun_and_holds_more_than_by_the_sum(seed):
+    """Somebody always waits; all are bound by their own max_tokens, and half of them reach it."""
+    random, pool = Random(seed), 1_000
+    running, most_used, at_once, by_sum = [], 0, [], []
+    holdings = Holdings(Capacity(pool - growth_room_blocks(pool)))
+    fit = Fit(holdings, lambda: [growth.from_now(blocks, done) for _, _, blocks, growth, done in running])
+    fit.growth_room_blocks = growth_room_blocks(pool)
+    for step in range(2_000):
+        while True:
+            prompt, most = random.randrange(50, 600), random.randrange(20, 400)
+            blocks = kv_blocks_needed(prompt, most, EngineLimits())
+            growth = OutputGrowth(most, BLOCK, most_tokens=most, spare_tokens=blocks * BLOCK - prompt - most)
+            if fit.take(ticket(blocks, growth), float(step)) is not None:
+                break
+            length = most if random.random() < 0.5 else random.randrange(1, most)
+            running.append([prompt, length, blocks, growth, 0])
+        for answer in running:
+            answer[4] += 1
+        used = sum(ceil_div(prompt + done, BLOCK) for prompt, _, _, _, done in running)
+        most_used = max(most_used, used)
+        at_once.append(len(running))
+        by_sum.append(pool * len(running) / holdings.held(Resource.KV_BLOCKS))
+        for answer in [answer for answer in running if answer[4] == answer[1]]:
+            running.remove(answer)
+            holdings.give_back(Amounts(answer[2]))
+    assert most_used <= pool
+    assert sum(at_once) > 1.1 * sum(by_sum)

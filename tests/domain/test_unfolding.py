@@ -1,0 +1,103 @@
+"""What running answers hold at once: against a simulation that lets each have one token a step."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.domain.cost import EngineLimits, OutputGrowth, ceil_div, kv_blocks_needed
+from gateway.domain.unfolding import Outlook, Unfolding
+
+BLOCK = 16
+
+
+class Answer:
+    """One answer whose length is known, as the engine has it."""
+
+    def __init__(self, prompt_tokens, answer_tokens, generated):
+        self.prompt_tokens, self.answer_tokens, self.generated = prompt_tokens, answer_tokens, generated
+
+    def unfolding(self):
+        blocks = kv_blocks_needed(self.prompt_tokens, self.answer_tokens, EngineLimits())
+        spare = blocks * BLOCK - self.prompt_tokens - self.answer_tokens
+        growth = OutputGrowth(self.answer_tokens, BLOCK, spare_tokens=spare, most_tokens=self.answer_tokens)
+        return growth.from_now(blocks, self.generated)
+
+    def blocks_after(self, tokens):
+        generated = self.generated + tokens
+        return 0 if generated > self.answer_tokens else ceil_div(self.prompt_tokens + generated, BLOCK)
+
+
+@st.composite
+def answers(draw):
+    answer_tokens = draw(st.integers(2, 120))
+    return Answer(draw(st.integers(1, 200)), answer_tokens, draw(st.integers(0, answer_tokens - 1)))
+
+
+def most_at_once(running):
+    return max(sum(each.blocks_after(tokens) for each in running) for tokens in range(121))
+
+
+def most_foreseen(running, newcomer=None):
+    return Outlook([each.unfolding() for each in running]).most_blocks(newcomer and newcomer.unfolding())
+
+
+def test_two_that_began_apart_are_never_at_their_full_length_at_once():
+    young, old = Answer(16, 64, 0), Answer(16, 64, 48)
+    assert most_foreseen([young]) == most_foreseen([old]) == 5
+    assert most_foreseen([young, old]) == 5 + 2, "when the old one ends, the young one has 16 tokens"
+
+
+def test_two_that_began_together_are():
+    assert most_foreseen([Answer(16, 64, 10), Answer(16, 64, 10)]) == 10
+
+
+def test_one_that_begins_now_is_seen_with_those_that_run():
+    old = Answer(16, 64, 48)
+    assert most_foreseen([old], Answer(16, 64, 0)) == 7
+    assert most_foreseen([old], Answer(64, 8, 0)) == 5 + 5, "it ends first, and both are at their most then"
+    assert most_foreseen([], Answer(16, 64, 0)) == 5
+
+
+def test_of_one_whose_end_nobody_knows_all_is_held_from_now_on():
+    assert Outlook([Unfolding(9, 9), Answer(16, 64, 48).unfolding()]).most_blocks(Answer(16, 64, 0).unfolding()) == 16
+    assert Outlook([Unfolding(9, 9)]).most_blocks(Unfolding(4, 4)) == 13
+    assert Outlook([]).most_blocks() == 0
+
+
+@given(st.lists(answers(), max_size=20), answers())
+def test_it_is_what_a_simulation_finds(running, newcomer):
+    assert most_foreseen(running) == most_at_once(running)
+    exact, alone = most_at_once([*running, newcomer]), newcomer.unfolding().whole_blocks
+    assert exact <= most_foreseen(running, newcomer) <= most_at_once(running) + alone
+
+
+@given(st.lists(answers(), min_size=33, max_size=100), answers())
+def test_of_many_it_is_never_less_and_never_more_than_all_at_their_full_length(running, newcomer):
+    together = [*running, newcomer]
+    whole = sum(each.unfolding().whole_blocks for each in together)
+    assert most_at_once(together) <= most_foreseen(running, newcomer) <= whole
+
+
+class TestOneThatOutgrowsItsReservation:
+    GROWTH = OutputGrowth(64, BLOCK, spare_tokens=4)
+
+    def test_is_taken_to_become_as_long_as_those_that_came_so_far(self):
+        seen = self.GROWTH.from_now(5, 70, likely_tokens=90)
+        assert seen == Unfolding(5, 5, left_tokens=20, block_tokens=BLOCK, spare_tokens=10)
+        held = 5 + self.GROWTH.blocks(70)
+        assert self.GROWTH.from_now(held, 70, likely_tokens=90).whole_blocks == held, "it holds more than it will take"
+
+    def test_has_no_end_where_nothing_says_how_long_it_becomes(self):
+        assert self.GROWTH.from_now(9, 70) == Unfolding(9, 9, 0, BLOCK, spare_tokens=4)
+
+    def test_never_becomes_longer_than_it_may(self):
+        bounded = self.GROWTH._replace(most_tokens=64)
+        assert bounded.from_now(5, 10, likely_tokens=90).left_tokens == 54
+        assert not bounded.from_now(5, 10).may_outgrow
+        assert self.GROWTH._replace(most_tokens=80).from_now(5, 10, likely_tokens=90).left_tokens == 70
+
+
+@pytest.mark.parametrize("generated", [0, 40, 100])
+def test_several_answers_share_what_is_generated(generated):
+    seen = OutputGrowth(200, BLOCK, groups=2, answers=4).from_now(40, generated)
+    assert (seen.left_tokens, seen.copies) == (50 - generated // 4, 8)
