@@ -111,8 +111,8 @@ async def until(
 
 
 def settings_of(servers: str | Mapping[str, str], /, **sections: Any) -> Settings:
-    """Settings with the test's sections; the model is named, so that nothing has to be discovered first, and servers are
-    asked nothing but what tests ask.
+    """Settings with the test's sections; the model is named, so that nothing has to be discovered first, and servers
+    are asked nothing but what tests ask.
 
     `servers` is the address of one, or those of several by name.
     """
