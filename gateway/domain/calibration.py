@@ -108,7 +108,8 @@ class Calibration:
 
     `compared` is against the family that the model was priced by, or for `found` that one. `candidates` are those whose
     arithmetic fits, or for `unknown` those that come nearest. `written` tokens stand around each picture beyond what
-    its family is known for. `family` takes the place of what prices the model now; None: it stays.
+    its family is known for. `family` takes the place of what prices the model now; None: it stays. `most_tokens`: the
+    family is right but for large pictures, of which none costs more than so many prompt tokens.
     """
 
     state: CalibrationState
@@ -116,6 +117,7 @@ class Calibration:
     compared: tuple[Compared, ...] = ()
     candidates: tuple[str, ...] = ()
     written: int = 0
+    most_tokens: int | None = None
     family: VisionFamily | None = None
     numbers: tuple[Number, ...] = ()
     trouble: str | None = None
@@ -139,6 +141,8 @@ class Calibration:
             case CalibrationState.DISAGREES:
                 wrong = "; ".join(map(str, self.disagreeing))
                 fits = f"the server's counts fit {names}" if names else "no family fits the server's counts"
+                if self.most_tokens is not None:
+                    fits = f"as if the server had a smaller maximum of pixels, about {self.most_tokens} tokens"
                 count = f"{len(self.disagreeing)} of {pictures} pictures"
                 text = f"{family} DISAGREES with the server on {count} ({wrong}); {fits}"
             case CalibrationState.FOUND:
@@ -235,8 +239,10 @@ def judge(family: VisionFamily | None, answers: Sequence[Answer], way: str = "")
     own = fit(predictions, answers, family.markers)
     compared = _compared(predictions, answers)
     if own.is_whole:
-        return Calibration(CalibrationState.AGREES, way, compared, (), own.written)
+        return Calibration(CalibrationState.AGREES, way, compared, written=own.written)
     candidates = fitting(answers)
+    if not candidates and (most := _maximum(compared)) is not None:
+        return Calibration(CalibrationState.DISAGREES, way, compared, most_tokens=most)
     names = tuple(str(each) for each in candidates)
     bounds = _doubted(family, [each.family for each in candidates], compared)
     return Calibration(CalibrationState.DISAGREES, way, compared, names, family=bounds)
@@ -259,7 +265,22 @@ def _identified(answers: Sequence[Answer], way: str) -> Calibration:
     is_same = len({_signature(family, _RARE_SIZES) for family in families}) == 1
     found = first.family if is_same else OneOf(first.family.name, families, families)
     compared = _compared(predictions, answers)
-    return Calibration(CalibrationState.FOUND, way, compared, names, written, found, first.numbers)
+    return Calibration(
+        CalibrationState.FOUND, way, compared, names, written=written, family=found, numbers=first.numbers
+    )
+
+
+def _maximum(compared: Sequence[Compared]) -> int | None:
+    """What the largest pictures cost where these alone cost less than predicted, and all others agree."""
+    cut = [each for each in compared if not each.agrees]
+    pairs = [(each.predicted, each.measured) for each in cut]
+    known = [(cost.least, tokens) for cost, tokens in pairs if cost is not None and tokens is not None]
+    agreeing = [each.predicted.most for each in compared if each.agrees and each.predicted is not None]
+    if len(known) < len(cut) or not agreeing:
+        return None
+    most = max(tokens for _, tokens in known)
+    is_cut = max(agreeing) <= most and all(tokens < least for least, tokens in known)
+    return most if is_cut else None
 
 
 def _doubted(family: VisionFamily, fits: Sequence[VisionFamily], compared: Sequence[Compared]) -> OneOf:

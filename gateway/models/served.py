@@ -93,11 +93,13 @@ class ServedModel:
         A family that was named stays named: where it is wrong, its prices become bounds.
         """
         self._uncalibrated = before = self.uncalibrated
-        self.calibration = result
+        self.calibration, last = result, self.calibration
         self.family, self.family_source, self.numbers = before
         if before.source is FamilySource.ASSUMED:
             # The guess stands in only for bounds that nobody has.
             self.image_cap = ImageTokenCap(_MOST_ASSUMED_IMAGE_TOKENS if result.family is None else None)
+        elif result.most_tokens is not None or last.most_tokens is not None:
+            self.image_cap = ImageTokenCap(result.most_tokens)
         if result.family is not None:
             self.family = result.family
         if result.state is CalibrationState.FOUND:

@@ -79,6 +79,20 @@ class TestAKnownFamily:
         result = judge(family_for("qwen2_5_vl", config), emulated("qwen2_5_vl"))
         assert [str(each) for each in result.disagreeing] == ["1080x1080: predicted 1227, measured 1523"]
 
+    def test_beside_a_server_with_a_smaller_maximum_of_pixels_is_right_but_for_that(self):
+        answers = [Answer(size, min(tokens, 1026)) for size, tokens in emulated("qwen2_5_vl")]
+        result = judge(QWEN2_5, answers)
+        assert (result.state, result.most_tokens, result.family) == (CalibrationState.DISAGREES, 1026, None)
+        assert result.sentence("qwen2_5_vl") == (
+            "qwen2_5_vl DISAGREES with the server on 1 of 8 pictures (1080x1080: predicted 1523, measured 1026); "
+            "as if the server had a smaller maximum of pixels, about 1026 tokens"
+        )
+
+    @pytest.mark.parametrize("tokens", [None, 300, 2000])
+    def test_beside_one_whose_largest_picture_is_odd_otherwise_is_wrong(self, tokens):
+        answers = [*emulated("qwen2_5_vl")[:-1], Answer(PICTURES[-1], tokens)]
+        assert (judge(QWEN2_5, answers).most_tokens, judge(QWEN2_5, answers).family.name) == (None, "qwen2_5_vl")
+
     def test_tells_a_minimum_that_is_not_the_servers(self):
         config = {"patch_size": 14, "merge_size": 2, "min_pixels": 200_704, "max_pixels": 12_845_056}
         result = judge(family_for("qwen2_5_vl", config), emulated("qwen2_5_vl"))

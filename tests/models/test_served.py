@@ -64,6 +64,20 @@ class TestCalibration:
         assert (named.family, unknown.family) == (before[0].family, before[1].family)
         assert (unknown.is_assumed, unknown.image_cap.most) == (True, 1536)
 
+    def test_a_smaller_maximum_of_the_server_caps_what_its_images_cost_until_that_is_gone(self):
+        [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
+        named = model.family
+        model.calibrated(Calibration(CalibrationState.DISAGREES, most_tokens=1026))
+        assert (model.family, model.image_cap.within(1500), model.image_cap.within(900)) == (named, 1026, 900)
+        model.calibrated(Calibration(CalibrationState.AGREES))
+        assert model.image_cap.most is None
+
+    def test_what_traffic_taught_stays(self):
+        [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
+        model.image_cap.most = 1026
+        model.calibrated(Calibration(CalibrationState.AGREES))
+        assert model.image_cap.most == 1026
+
     def test_copies_at_several_servers_are_calibrated_each_by_itself(self):
         one = configured_model("m", family=None, folder=None, processor=None)
         here, there = one.at_one_upstream(), one.at_one_upstream()

@@ -83,7 +83,9 @@ async def test_a_limit_of_pixels_that_the_gateway_was_not_told_of_is_said():
     with running_emulator(config) as server:
         async with live_gateway(server.base_url, calibration="tokenize") as gateway:
             model = await calibrated(gateway)
+            answer = await gateway.chat("Hm?", photo(1920, 1080))
     assert "on 1 of 8 pictures (1080x1080: predicted 1523, measured 1026)" in model["calibration"]["text"]
+    assert answer.headers["x-gateway-visual-tokens"] == "1026"
 
 
 async def test_a_server_without_tokenize_is_asked_for_answers_of_one_token_where_that_is_allowed():
