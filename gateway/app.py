@@ -131,16 +131,25 @@ class Application:
         """Be not ready from now on, soon take nothing new, and finish what is inside."""
         if self._running is not None:
             self._running.drain.begin(self._running.clock())
+            self._calibrate_no_more()
 
     def call_off_drain(self) -> None:
         """Take requests again, unless this process is to end."""
         if self._running is not None:
             self._running.drain.call_off()
+            if not self._running.drain.is_begun:
+                for backend in self._running.backends:
+                    backend.calibrator.resume()
 
     def end(self, *, has_grace: bool) -> None:
         """Drain and be over then. Without grace nothing new is taken from now on."""
         if self._running is not None:
             self._running.drain.end(self._running.clock(), has_grace=has_grace)
+            self._calibrate_no_more()
+
+    def _calibrate_no_more(self) -> None:
+        for backend in self._running.backends if self._running else ():
+            backend.calibrator.pause()
 
     @property
     def is_over(self) -> bool:
@@ -255,6 +264,7 @@ async def _start(
             (backend.gate.start, backend.gate.stop),
             (backend.poller.start, backend.poller.close),
         )
+        stack.push_async_callback(backend.calibrator.close)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     door = _door(settings, seats, body_budget, budgets, drain)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)

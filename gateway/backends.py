@@ -13,6 +13,7 @@ from gateway.ledger.local import LocalLedger
 from gateway.ledger.timing import Timing
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
+from gateway.pipeline.calibration import Calibrator
 from gateway.pipeline.evacuation import evacuate
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
@@ -21,6 +22,7 @@ from gateway.pipeline.work_watch import WorkWatch
 from gateway.policies import (
     UNHURRIED_SECONDS,
     UpstreamPolicy,
+    calibration_ways_of,
     engine_of,
     preprocess_backlog_seconds_of,
     queue_policy_of,
@@ -31,6 +33,7 @@ from gateway.settings import Settings
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
+from gateway.upstream.counting import Counter
 from gateway.upstream.poll import Poller
 from gateway.upstream.state import PollPace, UpstreamState
 
@@ -87,6 +90,8 @@ def _backend(
     breaker = Breaker()
     work_watch = WorkWatch(breaker, client, timing.clock, log_prefix)
     unseen: dict[str, Exchange] = {}
+    counter = Counter(upstream.url, upstream.key)
+    calibrator = Calibrator(table, gate, counter, calibration_ways_of(settings), log_prefix=log_prefix)
     poller = Poller(
         upstream.url,
         observers=[
@@ -94,6 +99,7 @@ def _backend(
             work_watch,
             lambda _state: grow_unseen(unseen.values(), timing.clock()),
             look_after_who_waits,
+            calibrator,
         ],
         pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
         is_busy=is_busy,
@@ -101,7 +107,7 @@ def _backend(
         clock=timing.clock,
         log_prefix=log_prefix,
     )
-    return Backend(upstream.name, table, gate, client, follower, poller, breaker, unseen)
+    return Backend(upstream.name, table, gate, client, follower, poller, calibrator, breaker, unseen)
 
 
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:

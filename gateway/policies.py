@@ -31,6 +31,7 @@ from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSett
 from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
 from gateway.settings.slo import SloSettings, levels_of
 from gateway.telemetry.declarations import ONLY_UPSTREAM
+from gateway.upstream.counting import Way
 from gateway.wire.hand_on import NOTHING, HandOn
 
 DECODE_BYTES = "budget.decode_bytes"
@@ -201,6 +202,12 @@ def _idle_rungs(settings: Settings) -> Iterator[str]:
         for rung, each in pressure.rungs.items():
             if rung in REFUSING and each.enter > 1.0:
                 yield f"pressure.{rung}.enter is {each.enter:g}, but with queue.requests = 0 it ends at 1: none wait."
+
+
+def calibration_ways_of(settings: Settings) -> tuple[Way, ...]:
+    """How servers may be asked what images cost, in this order; none: they are not."""
+    ways = {"off": (), "tokenize": (Way.TOKENIZE,), "completions": (Way.TOKENIZE, Way.COMPLETIONS)}
+    return ways[settings.calibration]
 
 
 def engine_of(settings: Settings, upstream: UpstreamPolicy) -> Engine:

@@ -21,6 +21,9 @@ from tests.support.isolation import SharedProcesses
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
+# Model servers of tests are asked what tests ask them; calibration has tests of its own.
+os.environ["GATEWAY_CALIBRATION"] = "off"
+
 LINES = pytest.StashKey[list[str]]()
 
 

@@ -7,7 +7,9 @@ is priced by a guess, which never refuses it, and left for vLLM to refuse.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
+from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.cost import EngineLimits
 from gateway.domain.lately import LatelyServed
 from gateway.domain.learning import ImageTokenCap, LearnedLimit, TextRatio
@@ -30,13 +32,24 @@ class FamilySource(StrEnum):
     SETTING = "setting"
     FOLDER = "folder"
     NAME = "name"
+    CALIBRATION = "calibration"
     ASSUMED = "assumed"
+
+
+class Pricing(NamedTuple):
+    """What prices a model's images, what said so, and the numbers that this depends on."""
+
+    family: VisionFamily
+    source: FamilySource
+    numbers: tuple[Number, ...]
 
 
 @dataclass(slots=True)
 class ServedModel:
     """One served name, and what said which family it is of. `numbers` are what its images' prices depend on, each with
     its source.
+
+    `calibration` is what came of asking the server itself.
 
     `max_model_len` is the context in tokens as the upstream lists it, None until it does. As far as a model folder
     tells, `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of
@@ -57,6 +70,8 @@ class ServedModel:
     speed: AnswerSpeed = field(default_factory=AnswerSpeed)
     event_tokens: EventTokens = field(default_factory=EventTokens)
     image_cap: ImageTokenCap = field(default_factory=ImageTokenCap)
+    calibration: Calibration = field(default=Calibration(CalibrationState.WAITING), repr=False, kw_only=True)
+    _uncalibrated: Pricing | None = field(default=None, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.is_assumed and self.image_cap.most is None:
@@ -66,6 +81,29 @@ class ServedModel:
     def is_assumed(self) -> bool:
         """The family is a guess, so its prices may queue a request but never refuse it."""
         return self.family_source is FamilySource.ASSUMED
+
+    @property
+    def uncalibrated(self) -> Pricing:
+        """How it is priced by all that is known without asking the server."""
+        return self._uncalibrated or Pricing(self.family, self.family_source, self.numbers)
+
+    def calibrated(self, result: Calibration) -> None:
+        """From now on it is priced by what the server itself showed, or by what was known before if that stands.
+
+        A family that was named stays named: where it is wrong, its prices become bounds.
+        """
+        self._uncalibrated = before = self.uncalibrated
+        self.calibration, last = result, self.calibration
+        self.family, self.family_source, self.numbers = before
+        if before.source is FamilySource.ASSUMED:
+            # The guess stands in only for bounds that nobody has.
+            self.image_cap = ImageTokenCap(_MOST_ASSUMED_IMAGE_TOKENS if result.family is None else None)
+        elif result.most_tokens is not None or last.most_tokens is not None:
+            self.image_cap = ImageTokenCap(result.most_tokens)
+        if result.family is not None:
+            self.family = result.family
+        if result.state is CalibrationState.FOUND:
+            self.family_source, self.numbers = FamilySource.CALIBRATION, result.numbers
 
     def at_one_upstream(self) -> "ServedModel":
         """The same model, of which several servers may hold a copy each: what its texts and answers are like is learned

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from gateway.domain.calibration import CalibrationState
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.pressure import Pressure, Rung
 from gateway.domain.quantities import Resource
@@ -54,6 +55,8 @@ def gauge_readers(
         "upstream_foreign_requests": of_each(lambda backend: backend.follower.live.foreign_requests),
         "upstream_foreign_kv_blocks": of_each(lambda backend: backend.follower.live.foreign_blocks),
         "admission_pause_seconds": of_each(lambda backend: backend.follower.pause_seconds),
+        "calibration_state": lambda: _calibration_states(backends),
+        "calibration_disagreeing_pictures": lambda: _disagreeing(backends),
         "upstream_requests_in_flight": of_each(lambda backend: backend.upstream.statistics().in_flight),
         "upstream_retries_total": of_each(lambda backend: backend.upstream.statistics().retried),
         "pressure_ratio": lambda: _pressures(backends, lambda pressure: pressure.ratio),
@@ -94,6 +97,23 @@ def _rungs_in_force(parts: Parts) -> Cells:
                 for rung in parts.relief.look(backend.name, on_images=bool(on_images)).in_force:
                     cells[rung, lane, backend.name] = 1.0
     return cells
+
+
+def _calibration_states(backends: Sequence[Backend]) -> Cells:
+    return {
+        (model, backend.name, state.value): float(result.state is state)
+        for backend in backends
+        for model, result in backend.calibrator.results.items()
+        for state in CalibrationState
+    }
+
+
+def _disagreeing(backends: Sequence[Backend]) -> Cells:
+    return {
+        (model, backend.name): float(len(result.disagreeing))
+        for backend in backends
+        for model, result in backend.calibrator.results.items()
+    }
 
 
 def _kv_usage(backend: Backend) -> float:

@@ -9,6 +9,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
 from gateway.domain.outcome import Ending, Outcome
 from gateway.domain.output import most_output_tokens
+from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
 from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
@@ -24,12 +25,13 @@ from gateway.wire.declare import planned_action
 from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
 from gateway.wire.sse import StreamObserver
-from gateway.wire.usage import usage_of
+from gateway.wire.usage import Usage, usage_of
 from gateway.wire.usage_event import UsageEventFilter
 from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
 
 # Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
 _TAIL_BYTES = 8192
+_SURE_SHARE = 20  # where more than so small a part of what images cost is uncertain, nothing is told about the text
 _OF_THE_UPSTREAM = {Code.UPSTREAM_ERROR, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_UNAVAILABLE}
 
 
@@ -195,18 +197,32 @@ def _learn(exchange: Exchange) -> None:
         _learn_from_events(exchange, cost, request, model)
         return
     # What these images really cost, or how much of the text was kept, is not known.
-    is_guess = (model.is_assumed and cost.images) or request.truncate_prompt_tokens is not None
+    told = _told_visual_tokens(exchange, usage, model)
+    is_guess = told is None and (model.is_assumed or _SURE_SHARE * cost.uncertain_visual_tokens > cost.visual_tokens)
+    is_guess = (is_guess and bool(cost.images)) or request.truncate_prompt_tokens is not None
     is_guess = is_guess or not exchange.is_priced_as_sent
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
-        text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
+        visual_tokens = cost.visual_tokens if told is None else told
+        text_tokens = usage.prompt_tokens - visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
     if exchange.plans and request.truncate_prompt_tokens is None:
         seen = -cost.text_tokens + (usage.prompt_tokens - request.prompt_token_ids)
-        model.image_cap.observe([image_cost(plan, model.family).prompt for plan in exchange.plans], seen)
+        # Less than the upper bound of what may be less is no sign of a cap.
+        least = [image_cost(plan, model.family).least_prompt for plan in exchange.plans]
+        model.image_cap.observe(least, seen if told is None else Bounds.exact(told))
     if request.wants_output:
         _learn_output(usage.completion_tokens, usage.prompt_tokens, exchange, cost, request, model)
         # The last event is the usage itself.
         model.event_tokens.observe(usage.completion_tokens, _token_events(exchange, cost) - 1)
+
+
+def _told_visual_tokens(exchange: Exchange, usage: Usage, model: ServedModel) -> int | None:
+    """Prompt tokens of the images where the engine tells them apart from the text, with what the template writes around
+    them, which it does not.
+    """
+    if usage.image_tokens is None or not exchange.plans:
+        return None
+    return usage.image_tokens + sum(image_cost(plan, model.family).markers for plan in exchange.plans)
 
 
 def _learn_from_events(exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
@@ -265,6 +281,9 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
     if exchange.usage is not None and exchange.cost is not None and exchange.is_priced_as_sent:
         predicted, reported = exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens
         metrics.estimate_error(exchange.model_name, predicted, reported)
+        if exchange.model is not None:
+            told = _told_visual_tokens(exchange, exchange.usage, exchange.model)
+            metrics.image_estimate(exchange.model_name, exchange.cost.visual_tokens, told)
 
 
 def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:

@@ -11,11 +11,13 @@ from gateway.domain.pressure import Rung
 from gateway.domain.quantities import Resource
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.ledger.gate import Gate
+from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Parts
 from gateway.telemetry import declarations as declared
 from gateway.telemetry.metrics import Histogram, Metrics
 from gateway.wire.status import (
+    CalibrationStatus,
     DriftStatus,
     EngineStatus,
     ModelStatus,
@@ -109,9 +111,22 @@ def _state(backend: Backend, now: float) -> str:
 
 def _models(backend: Backend) -> list[ModelStatus]:
     models = [backend.models.served(name) for name in backend.models.names[:_MOST_MODELS]]
+    asked = backend.calibrator.results
     return [
-        ModelStatus(model.name, model.family.name, model.family_source.value, model.max_model_len) for model in models
+        ModelStatus(
+            model.name,
+            model.family.name,
+            model.family_source.value,
+            model.max_model_len,
+            _calibration(model) if model.name in asked else None,
+        )
+        for model in models
     ]
+
+
+def _calibration(model: ServedModel) -> CalibrationStatus:
+    result = model.calibration
+    return CalibrationStatus(result.state.value, result.sentence(model.uncalibrated.family.name))
 
 
 def _resources(holdings: HoldingsStatistics) -> list[ResourceStatus]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
 from gateway.domain.output import ReservationRule
+from gateway.settings.calibration import CalibrationWay
 from gateway.settings.hand_on import HandOnSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
@@ -62,6 +63,7 @@ class Settings(Section):
         ),
     ] = ReservationRule.QUANTILE
     models: Models = ()
+    calibration: CalibrationWay = "tokenize"
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     hand_on: HandOnSettings = HandOnSettings()

@@ -13,6 +13,11 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def word(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
 def switched(value: object) -> object:
     """None where a setting is off. YAML reads a bare `off` as false."""
     return None if value is False or value == "off" else value

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from gateway.domain.image import ImageFormat
-from gateway.settings.section import Section
+from gateway.settings.section import Section, word
 
 MIB = 1 << 20
 _OTEL = "opentelemetry-exporter-otlp-proto-http"
@@ -19,11 +19,6 @@ def is_installed(distribution: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def _word(value: object) -> object:
-    """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
 
 
 class ServerSettings(Section):
@@ -183,7 +178,7 @@ class ResizeSettings(Section):
     ] = "shrink"
     preset: Annotated[
         Literal["off", "thumbnail", "ocr", "detail"],
-        BeforeValidator(_word),
+        BeforeValidator(word),
         Field(description="larger images are brought under 512 x 512, 1280 x 1280 or 1600 x 1600 pixels in area"),
     ] = "off"
     max_tokens_per_image: Annotated[
@@ -207,7 +202,7 @@ class HistorySettings(Section):
 
     mode: Annotated[
         Literal["when_needed", "always", "off"],
-        BeforeValidator(_word),
+        BeforeValidator(word),
         Field(
             description="when_needed: only where the conversation has more images than vLLM takes, or no longer fits "
             "the context; always: beyond `keep` too; off: never"

@@ -9,6 +9,7 @@ at scrape time.
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.domain.calibration import CalibrationState
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Fate, Outcome, Reason
@@ -153,6 +154,18 @@ PREDICTED_TOKENS = Declaration(
 REPORTED_TOKENS = Declaration(
     "prompt_tokens_reported_total", "counter", "Prompt tokens that the engine reported for them.", (MODEL,)
 )
+PREDICTED_IMAGE_TOKENS = Declaration(
+    "image_tokens_predicted_total",
+    "counter",
+    "Of these, tokens of images, where the engine tells them apart from the text (`--enable-prompt-tokens-details`).",
+    (MODEL,),
+)
+REPORTED_IMAGE_TOKENS = Declaration(
+    "image_tokens_reported_total",
+    "counter",
+    "Tokens of images that the engine reported for them, and those that the chat template writes around each.",
+    (MODEL,),
+)
 OVERHEAD = Declaration(
     "overhead_seconds", "histogram", "Time the gateway itself added, without queueing.", buckets=_WORK_SECONDS
 )
@@ -187,6 +200,8 @@ RECORDED = (
     SENT_ELSEWHERE,
     PREDICTED_TOKENS,
     REPORTED_TOKENS,
+    PREDICTED_IMAGE_TOKENS,
+    REPORTED_IMAGE_TOKENS,
     QUEUE_WAIT,
     RETRY_AFTER,
     IMAGE_PIXELS,
@@ -270,6 +285,28 @@ OBSERVED = (
     Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended.", (UPSTREAM,)),
     Declaration(
         "upstream_retries_total", "counter", "Requests sent again because an idle connection was closed.", (UPSTREAM,)
+    ),
+    Declaration(
+        "calibration_state",
+        "gauge",
+        "1 for what came of asking an idle server what a few small pictures cost with this model, 0 for all else.",
+        (
+            MODEL,
+            UPSTREAM,
+            Label(
+                "state",
+                tuple(CalibrationState),
+                "The family that prices the model's images `agrees` with the server or `disagrees`; it was not known "
+                "and was `found`, is one of `several`, or stays `unknown`; `waiting` for an idle moment; `unanswered`: "
+                "the server gave no counts.",
+            ),
+        ),
+    ),
+    Declaration(
+        "calibration_disagreeing_pictures",
+        "gauge",
+        "Pictures that cost another number of tokens at the server than by the family that prices the model's images.",
+        (MODEL, UPSTREAM),
     ),
     Declaration(
         "models_without_series", "gauge", "Served model names beyond the first hundred; they count as `other`."

@@ -136,6 +136,8 @@ class Metrics:
         self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
         self._predicted_tokens = CounterTable(declared.PREDICTED_TOKENS)
         self._reported_tokens = CounterTable(declared.REPORTED_TOKENS)
+        self._predicted_image_tokens = CounterTable(declared.PREDICTED_IMAGE_TOKENS)
+        self._reported_image_tokens = CounterTable(declared.REPORTED_IMAGE_TOKENS)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
         in_shadow = (self._shadow_decisions, self._shadow_images) if is_shadow else ()
@@ -149,6 +151,8 @@ class Metrics:
             self._sent_elsewhere,
             self._predicted_tokens,
             self._reported_tokens,
+            self._predicted_image_tokens,
+            self._reported_image_tokens,
             *in_shadow,
         )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
@@ -261,6 +265,12 @@ class Metrics:
             self._estimate_error.observe(predicted / actual)
             self._predicted_tokens.cells[(self._model(model),)] += predicted
             self._reported_tokens.cells[(self._model(model),)] += actual
+
+    def image_estimate(self, model: str | None, predicted: int, actual: int | None) -> None:
+        """Prompt tokens of a request's images; None where the engine does not tell them."""
+        if actual is not None:
+            self._predicted_image_tokens.cells[(self._model(model),)] += predicted
+            self._reported_image_tokens.cells[(self._model(model),)] += actual
 
     def overhead(self, seconds: float) -> None:
         self._overhead.observe(seconds)

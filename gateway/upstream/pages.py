@@ -12,6 +12,7 @@ import httpx
 
 _MOST_BYTES = 16 << 20  # the list of some ten thousand adapters
 _LONGEST_REASON = 200
+_JSON = {"content-type": "application/json"}
 # How it shows that a server closed an idle connection just when a request was on its way.
 _BROKEN_OFF = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
@@ -56,12 +57,19 @@ class Pages:
 
     async def get(self, path: str) -> Page:
         """Raises PageError for everything that a server can do wrong."""
+        return await self._ask("GET", path, None)
+
+    async def post(self, path: str, body: bytes) -> Page:
+        """As `get`; `body` is JSON, and may be sent twice."""
+        return await self._ask("POST", path, body)
+
+    async def _ask(self, method: str, path: str, body: bytes | None) -> Page:
         try:
             async with asyncio.timeout(self._whole_seconds):
                 try:
-                    return await self._get(path)
+                    return await self._exchange(method, path, body)
                 except _BROKEN_OFF:
-                    return await self._get(path)
+                    return await self._exchange(method, path, body)
         except httpx.ConnectTimeout:
             raise PageError("no connection could be made in time") from None
         except (TimeoutError, httpx.TimeoutException):
@@ -71,8 +79,9 @@ class Pages:
         except Exception as error:  # no list of what the library makes of odd answers is complete
             raise PageError(one_line(error)) from error
 
-    async def _get(self, path: str) -> Page:
-        async with self._client.stream("GET", path) as answer:
+    async def _exchange(self, method: str, path: str, body: bytes | None) -> Page:
+        headers = None if body is None else _JSON
+        async with self._client.stream(method, path, content=body, headers=headers) as answer:
             return Page(answer.status_code, await _whole_body(answer))
 
 

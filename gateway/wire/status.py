@@ -16,13 +16,21 @@ class ResourceStatus(msgspec.Struct):
     capacity: int | None
 
 
+class CalibrationStatus(msgspec.Struct):
+    """What came of asking the server what a few small pictures cost, as metrics name it and in a sentence."""
+
+    state: str
+    text: str
+
+
 class ModelStatus(msgspec.Struct):
-    """A served name, and how its family was found."""
+    """A served name, and how its family was found. `calibration` None: it is switched off."""
 
     name: str
     family: str
     family_source: str
     max_model_len: int | None
+    calibration: CalibrationStatus | None = None
 
 
 class QueueStatus(msgspec.Struct):

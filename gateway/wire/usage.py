@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,10 +12,17 @@ _Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one answer."""
+    """Tokens of one answer. `image_tokens` are those of the prompt that stand in the place of images, without what the
+    template writes around them; None where the server does not tell them apart (`--enable-prompt-tokens-details`).
+    """
 
     prompt_tokens: int
     completion_tokens: int
+    image_tokens: int | None = None
+
+
+class _Details(msgspec.Struct):
+    multimodal_tokens: dict[str, _Tokens] | None = None
 
 
 class WireUsage(msgspec.Struct, gc=False):
@@ -23,9 +30,21 @@ class WireUsage(msgspec.Struct, gc=False):
 
     prompt_tokens: _Tokens
     completion_tokens: _Tokens | None = None
+    prompt_tokens_details: Any = None
 
     def as_usage(self) -> Usage:
-        return Usage(self.prompt_tokens, self.completion_tokens or 0)
+        return Usage(self.prompt_tokens, self.completion_tokens or 0, _image_tokens(self.prompt_tokens_details))
+
+
+def _image_tokens(details: Any) -> int | None:
+    """Of `multimodal_tokens`, by kind of media. What is spelled otherwise tells nothing, and spoils nothing."""
+    if details is None:
+        return None
+    try:
+        counts = msgspec.convert(details, _Details).multimodal_tokens
+    except msgspec.ValidationError:
+        return None
+    return counts.get("image") if counts else None
 
 
 class _Answer(msgspec.Struct, gc=False):

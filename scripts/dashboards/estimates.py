@@ -25,6 +25,10 @@ def _tokens(which: str) -> str:
     return promql.rate(f"gateway_prompt_tokens_{which}_total{of('model')}", "model")
 
 
+def _image_tokens(which: str) -> str:
+    return promql.rate(f"gateway_image_tokens_{which}_total{of('model')}", "model")
+
+
 _TOTALS = Row(
     "In this time range",
     [
@@ -133,10 +137,52 @@ _EFFECT = Row(
     ],
 )
 
+_CALIBRATION = Row(
+    "What servers count themselves",
+    [
+        graph(
+            "Calibration, by state",
+            "What came of asking an idle server what a few small pictures cost with each model. Only models whose "
+            "family agrees, or was found, have exact prices.",
+            Query(
+                promql.only_if_any(
+                    promql.highest(f"gateway_calibration_state{of('model', 'upstream')}", "model", "upstream", "state")
+                ),
+                "{{model}} at {{upstream}}: {{state}}",
+            ),
+            unit="short",
+            most=1,
+            runbook="VlmGatewayCalibrationDisagrees",
+        ),
+        graph(
+            "Pictures that cost another number of tokens",
+            "Of the eight at most that a server was asked about.",
+            Query(
+                promql.only_if_any(
+                    promql.highest(
+                        f"gateway_calibration_disagreeing_pictures{of('model', 'upstream')}", "model", "upstream"
+                    )
+                ),
+                "{{model}} at {{upstream}}",
+            ),
+            unit="short",
+            runbook="VlmGatewayCalibrationDisagrees",
+        ),
+        graph(
+            "Tokens of images: predicted divided by reported",
+            "Of servers that tell them apart from the text (`--enable-prompt-tokens-details`). These are predicted "
+            "exactly where the family is right, so it is 1.",
+            Query(promql.ratio(_image_tokens("predicted"), _image_tokens("reported")), "{{model}}"),
+            unit="short",
+            runbook="VlmGatewayImageTokenDrift",
+        ),
+    ],
+)
+
 ESTIMATES = Dashboard(
     "vlm-gateway-estimates",
     "vlm-gateway / Estimate quality",
     "Predicted prompt tokens beside those that the engine reported.",
     ("job", "instance", "model", "upstream"),
-    [_TOTALS, _DRIFT, _EFFECT],
+    [_TOTALS, _DRIFT, _CALIBRATION, _EFFECT],
 )

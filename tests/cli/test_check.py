@@ -159,6 +159,7 @@ def test_what_the_upstream_tells(upstream):
                     "kv_groups_source": "family",
                 }
             ],
+            "calibration": {},
         }
     ]
     assert "KV pool: 512 blocks of 16 tokens = 8,192 tokens" in result.stdout

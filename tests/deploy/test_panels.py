@@ -25,6 +25,9 @@ NO_DATA = {
     ("overview", "Models without series", 0): "it takes more than a hundred served models",
     ("budget", "Prompt tokens before their first token", 1): "bounded only where a level of service is stated",
     ("budget", "Prompt tokens behind images", 1): "likewise",
+    ("estimates", "Calibration, by state", 0): "servers that are watched this closely are asked nothing beside",
+    ("estimates", "Pictures that cost another number of tokens", 0): "likewise",
+    ("estimates", "Tokens of images: predicted divided by reported", 0): "no server here tells them apart",
 }
 """Queries that show nothing, or nothing but zero, on this day, and why."""
 

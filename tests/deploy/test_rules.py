@@ -47,6 +47,8 @@ class TestAlerts:
             "VlmGatewayRejectRatioHigh",
             "VlmGatewayQueueWaitHigh",
             "VlmGatewayEstimateDrift",
+            "VlmGatewayImageTokenDrift",
+            "VlmGatewayCalibrationDisagrees",
             "VlmGatewayUpstreamDown",
             "VlmGatewayBudgetExhausted",
             "VlmGatewayPreemptions",

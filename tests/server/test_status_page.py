@@ -135,7 +135,13 @@ class TestWhatItShows:
             [server] = state["upstreams"]
             assert (server["name"], server["state"], server["queue"]["waiting"]) == ("default", "up", 0)
             assert server["models"] == [
-                {"name": MODEL, "family": "qwen2_5_vl", "family_source": "setting", "max_model_len": 32_768}
+                {
+                    "name": MODEL,
+                    "family": "qwen2_5_vl",
+                    "family_source": "setting",
+                    "max_model_len": 32_768,
+                    "calibration": None,
+                }
             ]
             capacity = {each["resource"]: each["capacity"] for each in server["resources"]}
             assert (capacity["kv_blocks"], capacity["encoder_tokens"]) == (950, None)

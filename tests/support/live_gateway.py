@@ -111,7 +111,8 @@ async def until(
 
 
 def settings_of(servers: str | Mapping[str, str], /, **sections: Any) -> Settings:
-    """Settings with the test's sections; the model is named, so that nothing has to be discovered first.
+    """Settings with the test's sections; the model is named, so that nothing has to be discovered first, and servers
+    are asked nothing but what tests ask.
 
     `servers` is the address of one, or those of several by name.
     """
@@ -121,7 +122,7 @@ def settings_of(servers: str | Mapping[str, str], /, **sections: Any) -> Setting
         where: dict[str, Any] = {"upstream": {"url": servers} | common}
     else:
         where = {"upstreams": [{"name": name, "url": url} for name, url in servers.items()], "upstream": common}
-    return Settings.model_validate(where | {"models": models} | sections)
+    return Settings.model_validate(where | {"models": models, "calibration": "off"} | sections)
 
 
 @asynccontextmanager

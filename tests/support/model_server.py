@@ -23,6 +23,7 @@ EVENTS = (
     b'data: {"choices":[{"index":0,"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\n',
     b"data: [DONE]\n\n",
 )
+IDLE = b"vllm:num_requests_running 0.0\nvllm:num_requests_waiting 0.0\n"
 
 
 async def answer_chat(visit: Visit) -> None:
@@ -78,9 +79,16 @@ class Patient:
 
 @asynccontextmanager
 async def model_server(
-    script: Script = answer_chat, port: int = 0, models: Sequence[str] = (MODEL,), context: int = 32_768
+    script: Script = answer_chat,
+    port: int = 0,
+    models: Sequence[str] = (MODEL,),
+    context: int = 32_768,
+    *,
+    is_idle: bool = False,
 ) -> AsyncIterator[Stub]:
-    """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does."""
+    """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does. Its metrics tell nothing, or
+    that it `is_idle`.
+    """
     cards = [{"id": model, "object": "model", "max_model_len": context} for model in models]
     listed = json.dumps({"object": "list", "data": cards}).encode()
 
@@ -89,6 +97,8 @@ async def model_server(
             await script(visit)
         elif visit.path == "/v1/models":
             await visit.answer("200 OK", listed, "content-type: application/json")
+        elif visit.path == "/metrics" and is_idle:
+            await visit.answer("200 OK", IDLE)
         else:
             await visit.answer("200 OK")
 

@@ -14,8 +14,24 @@ def test_plain():
     assert usage_of(TAIL % b"null") == Usage(109, 4)
 
 
-def test_details_do_not_matter():
-    details = b'{"cached_tokens":64,"created_cache_tokens":0,"multimodal_tokens":{"image":50}}'
+def test_tokens_of_images_stand_in_the_details():
+    details = b'{"cached_tokens":64,"created_cache_tokens":0,"multimodal_tokens":{"image":50,"video":7}}'
+    assert usage_of(TAIL % details) == Usage(109, 4, 50)
+    assert usage_of(b"..." + TAIL % details) == Usage(109, 4, 50)
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        b'{"cached_tokens":64,"created_cache_tokens":0,"multimodal_tokens":null}',
+        b'{"multimodal_tokens":{"video":7}}',
+        b'{"multimodal_tokens":{"image":-1}}',
+        b'{"multimodal_tokens":[50]}',
+        b'"none"',
+        b"{}",
+    ],
+)
+def test_details_that_tell_nothing_of_images_do_no_harm(details):
     assert usage_of(TAIL % details) == Usage(109, 4)
 
 

@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from gateway.cli.check.findings import LOOK_SECONDS, find
+from gateway.cli.check.calibration import calibrate
+from gateway.cli.check.findings import LOOK_SECONDS, find, table_of
 from gateway.cli.check.tables import print_findings
 from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
+from gateway.domain.calibration import Calibration
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.models.configure import ModelSettingsError
-from gateway.policies import models_of, upstreams_of
+from gateway.models.served import ServedModel
+from gateway.policies import calibration_ways_of, models_of, upstreams_of
 from gateway.settings import Settings
 from gateway.upstream.poll import discover
 from gateway.upstream.state import UpstreamState
@@ -36,6 +40,8 @@ def check(
 
       vlm-gateway check --set images.max_pixels=20000000 --json | tail -1
 
+    A server that is idle is asked what a few small pictures cost (calibration), and told where it disagrees.
+
     Exit code 0: fit to serve. 1: an upstream that was given does not answer. 2: mistakes, all of them named.
     """
     loaded = read_settings(config, assignments, upstream_flags(upstream))
@@ -43,7 +49,8 @@ def check(
         models = models_of(loaded.settings)
     except ModelSettingsError as mistakes:
         fail(f"The models cannot be read:\n{mistakes}")
-    findings = find(loaded, models, asyncio.run(_look_at_all(loaded.settings)), memory_limit_bytes())
+    states, calibrations = asyncio.run(_ask_all(loaded.settings, models))
+    findings = find(loaded, models, states, memory_limit_bytes(), calibrations)
     print_findings(findings)
     if as_json:
         typer.echo(json.dumps(findings.as_json()))
@@ -53,6 +60,15 @@ def check(
         fail("\n".join(sentences), exit_code=1)
 
 
-async def _look_at_all(settings: Settings) -> list[UpstreamState]:
-    looks = [discover(each.url, upstream_key=each.key, timeout_seconds=LOOK_SECONDS) for each in upstreams_of(settings)]
-    return list(await asyncio.gather(*looks))
+async def _ask_all(
+    settings: Settings, models: Sequence[ServedModel]
+) -> tuple[list[UpstreamState], list[dict[str, Calibration]]]:
+    """One look at each upstream, and what those that are idle say of the models' prices."""
+    upstreams = upstreams_of(settings)
+    looks = [discover(each.url, upstream_key=each.key, timeout_seconds=LOOK_SECONDS) for each in upstreams]
+    states = await asyncio.gather(*looks)
+    calibrations = [
+        calibrate(each, table_of(settings, each, models, state), state, calibration_ways_of(settings))
+        for each, state in zip(upstreams, states, strict=True)
+    ]
+    return states, await asyncio.gather(*calibrations)

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
+from gateway.cli.check.calibration import calibration_json
+from gateway.domain.calibration import Calibration
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
@@ -59,7 +61,10 @@ class ModelFound:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFound:
-    """One model server. `name` is None where it is the only one; `is_given` says that it is not the default."""
+    """One model server. `name` is None where it is the only one; `is_given` says that it is not the default.
+
+    `calibrations` are by model, and `calibrated_families` the names of those that they were held against.
+    """
 
     name: str | None
     url: str
@@ -67,6 +72,8 @@ class UpstreamFound:
     state: UpstreamState
     engine: Engine
     models: list[ModelFound]
+    calibrations: dict[str, Calibration]
+    calibrated_families: dict[str, str]
 
     def as_json(self) -> dict[str, Any]:
         report = self.state.report
@@ -80,6 +87,10 @@ class UpstreamFound:
             "kv_block_tokens": self.engine.kv_block_tokens if report else None,
             "prefix_caching": self.engine.prefix_caching if report else None,
             "models": [asdict(model) for model in self.models],
+            "calibration": {
+                name: calibration_json(result, self.calibrated_families[name])
+                for name, result in self.calibrations.items()
+            },
         }
 
 
@@ -131,13 +142,22 @@ class Findings:
 
 
 def find(
-    loaded: Loaded, models: Sequence[ServedModel], states: Sequence[UpstreamState], memory_limit_bytes: int
+    loaded: Loaded,
+    models: Sequence[ServedModel],
+    states: Sequence[UpstreamState],
+    memory_limit_bytes: int,
+    calibrations: Sequence[dict[str, Calibration]] = (),
 ) -> Findings:
-    """Everything from values; `states` are one look at each upstream, `memory_limit_bytes` is this process's limit."""
+    """Everything from values; `states` are one look at each upstream, `calibrations` what each was asked (none: nothing
+    was), `memory_limit_bytes` is this process's limit.
+    """
     settings = loaded.settings
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes)
     upstreams = [
-        _found(loaded, upstream, models, state) for upstream, state in zip(upstreams_of(settings), states, strict=True)
+        _found(loaded, upstream, table_of(settings, upstream, models, state), state, asked)
+        for upstream, state, asked in zip(
+            upstreams_of(settings), states, calibrations or [{} for _ in states], strict=True
+        )
     ]
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
@@ -154,14 +174,27 @@ def find(
     )
 
 
-def _found(
-    loaded: Loaded, upstream: UpstreamPolicy, models: Sequence[ServedModel], state: UpstreamState
-) -> UpstreamFound:
-    engine = engine_of(loaded.settings, upstream)
+def table_of(
+    settings: Settings, upstream: UpstreamPolicy, models: Sequence[ServedModel], state: UpstreamState
+) -> ModelTable:
+    """The models of one upstream as a gateway would know them after one look."""
+    engine = engine_of(settings, upstream)
     if state.report is not None:
         describe_engine(engine, state.report, upstream.kv_blocks)
     table = ModelTable([model.at_one_upstream() for model in models], engine)
     table.listed({model.id: model.max_model_len for model in state.models})
+    return table
+
+
+def _found(
+    loaded: Loaded,
+    upstream: UpstreamPolicy,
+    table: ModelTable,
+    state: UpstreamState,
+    calibrations: dict[str, Calibration],
+) -> UpstreamFound:
+    for name, result in calibrations.items():
+        table.served(name).calibrated(result)
     served_names = {model.id for model in state.models}
     served = [table.served(name) for name in table.names]
     is_named = bool(loaded.settings.upstreams)
@@ -170,8 +203,10 @@ def _found(
         url=upstream.url,
         is_given=is_named or "upstream.url" in loaded.origins,
         state=state,
-        engine=engine,
+        engine=table.engine,
         models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
+        calibrations=calibrations,
+        calibrated_families={name: table.served(name).uncalibrated.family.name for name in calibrations},
     )
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli.check.calibration import print_calibrations
 from gateway.cli.check.findings import Effective, Findings, UpstreamFound
 from gateway.cli.options import wide_console
 
@@ -101,6 +102,7 @@ def _print_upstream(console: Console, upstream: UpstreamFound) -> None:
         console.print(f"Prefix caching: {'on' if engine.prefix_caching else 'off'}")
     if upstream.models:
         console.print(_models_table(upstream))
+    print_calibrations(console, upstream.calibrations, upstream.calibrated_families)
 
 
 def _models_table(upstream: UpstreamFound) -> Table:

@@ -65,6 +65,7 @@ const SOURCES = {
   setting: "by the settings",
   folder: "by the model's folder",
   name: "by its name",
+  calibration: "by what its server counts",
   assumed: "assumed: its name does not tell",
 };
 
