@@ -265,6 +265,7 @@ async def _start(
             (backend.poller.start, backend.poller.close),
         )
         stack.push_async_callback(backend.calibrator.close)
+        stack.push_async_callback(backend.sampler.close)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     door = _door(settings, seats, body_budget, budgets, drain)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from gateway.domain.breaker import Breaker
 from gateway.domain.forecast import Forecast
@@ -17,6 +18,7 @@ from gateway.pipeline.calibration import Calibrator
 from gateway.pipeline.evacuation import evacuate
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
+from gateway.pipeline.text_sample import TextSampler
 from gateway.pipeline.unseen import grow_unseen
 from gateway.pipeline.work_watch import WorkWatch
 from gateway.policies import (
@@ -34,9 +36,11 @@ from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
 from gateway.upstream.counting import Counter
+from gateway.upstream.pages import Pages
 from gateway.upstream.poll import Poller
 from gateway.upstream.state import PollPace, UpstreamState
 
+_SAMPLE_SECONDS = 5.0
 _FREE_SEQUENCES = 128
 
 
@@ -91,6 +95,9 @@ def _backend(
     work_watch = WorkWatch(breaker, client, timing.clock, log_prefix)
     unseen: dict[str, Exchange] = {}
     counter = Counter(upstream.url, upstream.key)
+    sampler = TextSampler(
+        table, partial(Pages, upstream.url, upstream.key, _SAMPLE_SECONDS), settings.calibration != "off", log_prefix
+    )
     calibrator = Calibrator(table, gate, counter, calibration_ways_of(settings), log_prefix=log_prefix)
     poller = Poller(
         upstream.url,
@@ -99,6 +106,7 @@ def _backend(
             work_watch,
             lambda _state: grow_unseen(unseen.values(), timing.clock()),
             look_after_who_waits,
+            sampler,
             calibrator,
         ],
         pace=PollPace(busy_seconds=settings.upstream.poll_seconds),
@@ -107,7 +115,7 @@ def _backend(
         clock=timing.clock,
         log_prefix=log_prefix,
     )
-    return Backend(upstream.name, table, gate, client, follower, poller, calibrator, breaker, unseen)
+    return Backend(upstream.name, table, gate, client, follower, poller, calibrator, sampler, breaker, unseen)
 
 
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:

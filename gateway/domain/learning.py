@@ -11,13 +11,14 @@ from gateway.domain.quantities import Bounds
 
 
 class TextRatio:
-    """Bytes of text per token of one model, from the prompt tokens that usage reports; starts at 3.
+    """Bytes of text per token of one model, from the prompt tokens that usage reports; starts at 3, or at what the
+    model's server made of a sample, if that is less: a sample is one text, and what is asked may be denser.
 
     A decayed mean over bytes, so one long prompt weighs as much as many short ones. Kept between 1 byte (byte-level
     vocabularies have no shorter token) and the longest token.
     """
 
-    __slots__ = ("_bytes", "_tokens")
+    __slots__ = ("_bytes", "_template_tokens", "_tokens")
 
     _PRIOR_BYTES = 3_000.0
     _PRIOR_TOKENS = 1_000.0
@@ -26,6 +27,15 @@ class TextRatio:
     def __init__(self) -> None:
         self._bytes = self._PRIOR_BYTES
         self._tokens = self._PRIOR_TOKENS
+        self._template_tokens = 0
+
+    def sampled(self, text_bytes: int, text_tokens: int, conversation_tokens: int) -> None:
+        """The server counted a text by itself, and `conversation_tokens` that its template writes around one message.
+
+        To be told before usage is: what that teaches is of the requests themselves.
+        """
+        self._bytes = min(self._bytes, self._tokens * text_bytes / max(1, text_tokens))
+        self._template_tokens = max(0, conversation_tokens - template_tokens(1).expected)
 
     @property
     def bytes_per_token(self) -> float:
@@ -33,7 +43,7 @@ class TextRatio:
 
     def observe(self, text_bytes: int, message_count: int, text_tokens: int) -> None:
         """`text_tokens`: reported prompt tokens less those of images; what the template adds is taken off here."""
-        tokens = text_tokens - template_tokens(message_count).expected
+        tokens = text_tokens - template_tokens(message_count).expected - self._beside(message_count)
         if tokens <= 0 or not text_bytes:
             return
         kept = self._MEMORY_TOKENS / (self._MEMORY_TOKENS + tokens)
@@ -42,7 +52,15 @@ class TextRatio:
 
     def bounds(self, text_bytes: int, message_count: int, *, uncertain_bytes: int = 0) -> Bounds:
         """Tokens of `text_bytes`, of which `uncertain_bytes` may never reach the prompt."""
-        return text_bounds(text_bytes, message_count, self.bytes_per_token, uncertain_bytes=uncertain_bytes)
+        bounds = text_bounds(text_bytes, message_count, self.bytes_per_token, uncertain_bytes=uncertain_bytes)
+        more_tokens = self._beside(message_count)
+        return bounds._replace(
+            expected=bounds.expected + more_tokens, upper=max(bounds.upper, bounds.expected + more_tokens)
+        )
+
+    def _beside(self, message_count: int) -> int:
+        """What the template writes around a conversation beyond what templates mostly do."""
+        return self._template_tokens if message_count else 0
 
 
 class ImageTokenCap:

@@ -1,0 +1,65 @@
+"""How long a model's tokens are is asked of its server before its first request: two questions to `/tokenize`, which its
+engine does not notice. Whatever goes wrong is left at what is learned from usage.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gateway.models.served import ModelTable
+from gateway.pipeline.calibration import asked_models
+from gateway.upstream.pages import PageError, Pages
+from gateway.upstream.state import UpstreamState
+from gateway.wire.calibration import TOKENIZE_PATH, tokenize_count
+from gateway.wire.text_sample import MORE_BYTES, SAMPLE, SHORT, question
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TextSampler:
+    """An observer of the poller of one upstream: each model is asked about once, whatever the server answers."""
+
+    models: ModelTable
+    open_pages: Callable[[], Pages]
+    is_on: bool = True
+    log_prefix: str = ""
+    _asked: set[str] = field(default_factory=set)
+    _task: asyncio.Task[None] | None = None
+
+    def __call__(self, state: UpstreamState) -> None:
+        is_under_way = self._task is not None and not self._task.done()
+        new = [name for name in asked_models(state) if name not in self._asked]
+        if self.is_on and state.is_up and new and not is_under_way:
+            self._asked.update(new)
+            self._task = asyncio.create_task(self._sample(new), name="text sample")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _sample(self, names: list[str]) -> None:
+        pages = self.open_pages()
+        try:
+            for name in names:
+                await self._sample_one(pages, name)
+        except Exception as error:  # noqa: BLE001  nothing that a server says may end more than this
+            _log.info("%show long tokens are was not told: %s", self.log_prefix, error)
+        finally:
+            await pages.close()
+
+    async def _sample_one(self, pages: Pages, name: str) -> None:
+        short, long = [await _count(pages, name, text) for text in (SHORT, SAMPLE)]
+        if long > short:
+            self.models.served(name).ratio.sampled(MORE_BYTES, long - short, short - 1)
+
+
+async def _count(pages: Pages, model: str, text: str) -> int:
+    """Raises PageError."""
+    page = await pages.post(TOKENIZE_PATH, question(model, text))
+    count = tokenize_count(page.body) if page.is_success else None
+    if count is None:
+        raise PageError(f"{TOKENIZE_PATH} answered {page.status} without a count")
+    return count
