@@ -70,14 +70,19 @@ class Fit:
     def shortage(self, ticket: Ticket, needs: Amounts, now: float) -> Resource | None:
         """What there is too little of for `needs`, which are the ticket's amounts and what has to stay free."""
         short = self._budget.shortage(needs)
-        if short is Resource.KV_BLOCKS and self._fits_in_time(ticket, needs.kv_blocks, now):
+        if short is not Resource.KV_BLOCKS or self.growth_room_blocks is None:
+            return short
+        if self._fits_in_time(ticket, needs.kv_blocks, now, self.growth_room_blocks):
             return self._budget.shortage(needs._replace(kv_blocks=0))
         return short
 
     def take(self, ticket: Ticket, now: float) -> Resource | None:
         """None: it holds its amounts. Else nothing, and what was short."""
         short = self._budget.try_reserve(ticket.amounts)
-        if short is Resource.KV_BLOCKS and (short := self.shortage(ticket, ticket.amounts, now)) is None:
+        if short is not Resource.KV_BLOCKS or self.growth_room_blocks is None:
+            return short
+        short = self.shortage(ticket, ticket.amounts, now)
+        if short is None:
             self._budget.grow(ticket.amounts)
         return short
 
@@ -88,10 +93,9 @@ class Fit:
         outlook = self._look(now)
         return max(0, outlook.held_blocks - outlook.most_blocks())
 
-    def _fits_in_time(self, ticket: Ticket, blocks: int, now: float) -> bool:
+    def _fits_in_time(self, ticket: Ticket, blocks: int, now: float, growth_room_blocks: int) -> bool:
         capacity = self._budget.capacity[Resource.KV_BLOCKS]
-        if self.growth_room_blocks is None or capacity is None:
-            return False
+        assert capacity is not None, "what is not enforced is not short"
         outlook, newcomer = self._look(now), ticket.growth.from_now(blocks)
         other_blocks = self._budget.held(Resource.KV_BLOCKS) - outlook.held_blocks
         most_blocks = other_blocks + outlook.most_blocks(newcomer)
@@ -99,7 +103,7 @@ class Fit:
         outgrowing_blocks = other_blocks + outlook.outgrowing_blocks + newcomer.may_outgrow * blocks
         all_blocks = other_blocks + outlook.held_blocks + blocks
         bounded_share = 1 - outgrowing_blocks / all_blocks
-        spared_blocks = int(_SPARED_SHARE * bounded_share * self.growth_room_blocks)
+        spared_blocks = int(_SPARED_SHARE * bounded_share * growth_room_blocks)
         return most_blocks <= capacity + spared_blocks
 
     def _look(self, now: float) -> Outlook:

@@ -90,20 +90,27 @@ def _within_kv_blocks(cost: RequestCost, free: int, limits: EngineLimits, family
     max_tokens = _most_output_tokens(cost, free, limits)
     if cost.prompts > 1:
         return Remedies(max_tokens=max_tokens)
-    copies = limits.charged_kv_groups * (1 if limits.prefix_caching else n)
     prompt_tokens, block = cost.prompt_tokens.expected, limits.kv_block_tokens
-    blocks_left = ceil_div(prompt_tokens, block) - ceil_div(excess_blocks, copies)
-    if blocks_left < 1:
+    if n == 1:
+        tokens_left = free // limits.charged_kv_groups * block - cost.output_tokens
+    else:
+        copies = limits.charged_kv_groups * (1 if limits.prefix_caching else n)
+        tokens_left = block * (ceil_div(prompt_tokens, block) - ceil_div(excess_blocks, copies))
+    if tokens_left < 1:
         return Remedies(max_tokens=max_tokens)
-    return save_prompt_tokens(cost, prompt_tokens - blocks_left * block, family)._replace(max_tokens=max_tokens)
+    return save_prompt_tokens(cost, prompt_tokens - tokens_left, family)._replace(max_tokens=max_tokens)
 
 
 def _most_output_tokens(cost: RequestCost, free_blocks: int, limits: EngineLimits) -> int | None:
     """Most tokens of each answer for which `free_blocks` do; None where no answer has room, or none is asked for."""
-    n = cost.answers // cost.prompts
-    prompts_alone = kv_blocks_needed(cost.prompt_tokens.expected, 0, limits, prompts=cost.prompts, n=n)
-    each = (free_blocks - prompts_alone) // (limits.charged_kv_groups * cost.answers)
-    tokens = (each - 1) * limits.kv_block_tokens
+    n, prompt_tokens, block = cost.answers // cost.prompts, cost.prompt_tokens.expected, limits.kv_block_tokens
+    if n == 1:
+        most_tokens = (free_blocks // limits.charged_kv_groups + 1) * block - 1
+        tokens = (most_tokens - prompt_tokens) // cost.prompts - (block - 1)
+    else:
+        prompts_alone = kv_blocks_needed(prompt_tokens, 0, limits, prompts=cost.prompts, n=n)
+        each = (free_blocks - prompts_alone) // (limits.charged_kv_groups * cost.answers)
+        tokens = (each - 1) * block
     return min(tokens, cost.output_tokens) if tokens > 0 and cost.output_tokens else None
 
 

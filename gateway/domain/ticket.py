@@ -57,8 +57,9 @@ class Ticket:
     divided by the tenant's `weight` (above 0).
 
     `first_token_by` and `answer_by` are what its level of service, or its client, asks for; `likely_tokens` is how long
-    an answer probably becomes, 0 where that is not known, and `lengths` tells it of one that has begun. After `start_by` it is of no use to let it in. `keeps_place`:
-    it comes back as it was told, in time for what was asked of it.
+    an answer probably becomes, 0 where that is not known, and `lengths` tells it of one that has begun. After
+    `start_by` it is of no use to let it in. `keeps_place`: it comes back as it was told, in time for what was asked of
+    it.
     """
 
     amounts: Amounts

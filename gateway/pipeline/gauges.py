@@ -47,6 +47,7 @@ def gauge_readers(
         "capacity": capacity,
         "held": held,
         "overcommit_blocks": of_each(lambda backend: backend.gate.statistics().holdings.overcommit_blocks),
+        "overlap_blocks": of_each(lambda backend: backend.gate.statistics().holdings.overlap_blocks),
         "upstream_up": of_each(lambda backend: backend.poller.state.is_up),
         "upstream_healthy": of_each(lambda backend: backend.is_healthy(parts.clock())),
         "upstream_kv_usage_ratio": of_each(_kv_usage),

@@ -1,5 +1,5 @@
-"""How long a model's tokens are is asked of its server before its first request: two questions to `/tokenize`, which its
-engine does not notice. Whatever goes wrong is left at what is learned from usage.
+"""How long a model's tokens are is asked of its server before its first request, by two questions to `/tokenize` that
+its engine does not notice. Whatever goes wrong is left at what is learned from usage.
 """
 
 import asyncio

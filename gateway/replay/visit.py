@@ -86,7 +86,7 @@ class Visit:
         return Ended(fate_of(wait_seconds), None, wait_seconds, first_token, shrunk, len(plan.trimmed))
 
     def _set_timers(self, lease: Lease) -> None:
-        time, service, cost = self._place.time, self._service, self._priced.cost
+        time, service = self._place.time, self._service
         lease.sent(is_streamed=self._line.is_streaming)
         if self._line.is_streaming:
             time.call_later(service.first_seconds, lease.first_event)

@@ -229,7 +229,18 @@ OBSERVED = (
         "What is held of each resource. Without upstream: the gateway's own.",
         (_RESOURCE, UPSTREAM),
     ),
-    Declaration("overcommit_blocks", "gauge", "KV blocks held above capacity, by answers that grew.", (UPSTREAM,)),
+    Declaration(
+        "overcommit_blocks",
+        "gauge",
+        "KV blocks needed above capacity, by answers that grew or under a ceiling that fell.",
+        (UPSTREAM,),
+    ),
+    Declaration(
+        "overlap_blocks",
+        "gauge",
+        "Of the KV blocks held, those that are not needed at once: answers that end apart share them.",
+        (UPSTREAM,),
+    ),
     Declaration(
         "upstream_up", "gauge", "1 if the upstream's HTTP server answers; not proof that its engine works.", (UPSTREAM,)
     ),

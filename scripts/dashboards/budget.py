@@ -54,9 +54,11 @@ _ENGINE = Row(
             runbook="VlmGatewayBudgetExhausted",
         ),
         graph(
-            "KV blocks held above capacity",
-            "By answers that grew beyond their reservation, or under a ceiling that fell. Nothing new is let in then.",
-            Query(promql.summed(f"gateway_overcommit_blocks{of('upstream')}", "upstream"), "{{upstream}}"),
+            "KV blocks beyond the sum",
+            "Shared: held for answers that end apart, so that not all are needed at once. Above capacity: needed by "
+            "answers that grew beyond their reservation, or under a ceiling that fell; nothing new is let in then.",
+            Query(promql.summed(f"gateway_overcommit_blocks{of('upstream')}", "upstream"), "above {{upstream}}"),
+            Query(promql.summed(f"gateway_overlap_blocks{of('upstream')}", "upstream"), "shared {{upstream}}"),
             unit="short",
             runbook="VlmGatewayPreemptions",
         ),

@@ -43,8 +43,9 @@ class TestText:
 
 
 class TestKvBlocks:
-    def test_prompt_rounded_up_and_one_more_block_for_the_answer(self):
-        assert kv_blocks_needed(33, 17, EngineLimits()) == 3 + (2 + 1)
+    def test_a_single_answer_goes_on_in_the_last_block_of_its_prompt(self):
+        assert kv_blocks_needed(33, 15, EngineLimits()) == 3
+        assert kv_blocks_needed(33, 16, EngineLimits()) == 4
 
     def test_answers_share_the_prompt(self):
         assert kv_blocks_needed(33, 17, EngineLimits(), n=3) == 3 + 3 * 3
@@ -53,16 +54,21 @@ class TestKvBlocks:
         assert kv_blocks_needed(33, 17, EngineLimits(prefix_caching=False), n=3) == 3 * (3 + 3)
 
     def test_every_group_is_charged_in_full(self):
-        assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7)) == 7 * 6
+        assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7)) == 7 * 4
+        assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7), n=2) == 7 * (3 + 2 * 3)
 
     def test_no_answer_no_block_for_it(self):
         assert kv_blocks_needed(32, 0, EngineLimits()) == 2
 
-    @given(lengths=st.lists(st.integers(1, 500), min_size=1, max_size=20), block=st.sampled_from([1, 16, 128]))
-    def test_several_prompts_are_never_charged_too_little(self, lengths, block):
-        charged = kv_blocks_needed(sum(lengths), 0, EngineLimits(kv_block_tokens=block), prompts=len(lengths))
-        assert charged >= sum(-(-length // block) for length in lengths)
-        assert len(lengths) > 1 or charged == -(-lengths[0] // block)
+    @given(
+        lengths=st.lists(st.integers(1, 500), min_size=1, max_size=20),
+        output=st.integers(0, 300),
+        block=st.sampled_from([1, 16, 128]),
+    )
+    def test_several_prompts_are_never_charged_too_little(self, lengths, output, block):
+        charged = kv_blocks_needed(sum(lengths), output, EngineLimits(kv_block_tokens=block), prompts=len(lengths))
+        assert charged >= sum(-(-(length + output) // block) for length in lengths)
+        assert len(lengths) > 1 or charged == -(-(lengths[0] + output) // block)
 
 
 class TestEstimate:
@@ -71,7 +77,7 @@ class TestEstimate:
         assert cost.visual_tokens == (12 + 2) + (1 + 2)
         assert cost.prompt_tokens == Bounds(18, 24, 67)
         assert cost.amounts == Amounts(
-            kv_blocks=2 + 2, sequences=1, encoder_tokens=13, preprocess_pixels=400 * 300 + 100 * 100
+            kv_blocks=3, sequences=1, encoder_tokens=13, preprocess_pixels=400 * 300 + 100 * 100
         )
         assert cost.largest_image_encoder_tokens == 12
         assert cost.body_bytes == 1_000

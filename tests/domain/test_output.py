@@ -12,11 +12,28 @@ OPEN_ENDED = VisionRequest("m")
 class TestOutputReservation:
     def test_the_prior_until_thirty_answers_are_known(self):
         reservation = OutputReservation()
-        for _ in range(29):
-            reservation.observe(10, was_cut=False)
+        for _ in range(7):
+            reservation.observe(300, was_cut=False)
         assert reservation.typical_tokens == 512
-        reservation.observe(10, was_cut=False)
-        assert reservation.typical_tokens == 10
+        reservation.observe(300, was_cut=False)
+        assert reservation.typical_tokens == 512, "twice the longest is more than that"
+
+    def test_few_answers_bound_it_by_twice_the_longest(self):
+        reservation = OutputReservation()
+        for tokens in (10, 40, *[20] * 27):
+            reservation.observe(tokens, was_cut=False)
+        assert reservation.typical_tokens == 80
+        reservation.observe(20, was_cut=False)
+        assert reservation.typical_tokens == 20
+
+    def test_what_became_so_long_becomes_longer_than_most(self):
+        reservation = OutputReservation()
+        for tokens in range(1, 41):
+            reservation.observe(tokens, was_cut=False)
+        assert reservation.reached_tokens(0) == reservation.typical_tokens == 30
+        assert reservation.reached_tokens(20) == 35
+        assert reservation.reached_tokens(30) == 38
+        assert reservation.reached_tokens(31) == 0, "fewer than ten became longer"
 
     def test_answers_that_were_cut_are_no_samples(self):
         reservation = OutputReservation()

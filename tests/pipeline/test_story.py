@@ -189,16 +189,16 @@ async def test_a_large_url_with_line_breaks_is_read_beside_the_loop_and_sent_wit
 
 
 @pytest.mark.parametrize(
-    ("fields", "answer_blocks"),
+    ("fields", "blocks"),
     [
-        ({}, {"quantile": 32, "max": 2_048, "none": 1}),
-        ({"max_tokens": 64}, {"quantile": 4, "max": 4, "none": 1}),
+        ({}, {"quantile": 33, "max": 2_048, "none": 1}),
+        ({"max_tokens": 64}, {"quantile": 5, "max": 5, "none": 1}),
     ],
     ids=["up to the context", "up to 64"],
 )
 @pytest.mark.parametrize("rule", ["quantile", "max", "none"])
-async def test_an_answer_reserves_what_the_rule_says(rule, fields, answer_blocks):
-    """The prompt is of one block, each answer has one more than it fills, and a block has 16 tokens."""
+async def test_an_answer_reserves_what_the_rule_says(rule, fields, blocks):
+    """The prompt is of 14 tokens, and a block has 16."""
     held = []
 
     async def look(visit):
@@ -211,7 +211,7 @@ async def test_an_answer_reserves_what_the_rule_says(rule, fields, answer_blocks
     ):
         await gateway.until_up()
         await gateway.chat("Hm?", **fields)
-    assert held == [1 + answer_blocks[rule] + 1]
+    assert held == [blocks[rule]]
 
 
 @pytest.mark.parametrize(
