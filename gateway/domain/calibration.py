@@ -14,6 +14,7 @@ from typing import NamedTuple
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import UnservableImageError, VisionFamily
 from gateway.domain.vision.checkpoints import CHECKPOINTS
+from gateway.domain.vision.measured import Measured
 from gateway.domain.vision.one_of import OneOf
 from gateway.domain.vision.registry import resolve
 from gateway.domain.vision.sources import Number
@@ -216,19 +217,18 @@ def next_picture(family: VisionFamily | None, answers: Sequence[Answer], left_to
             continue
         if left_tokens is None or not answers:
             return size
-        most = _most_expected(family, size, answers)
-        if most is not None and most <= left_tokens:
+        if _most_expected(family, size, answers) <= left_tokens:
             return size
     return None
 
 
-def _most_expected(family: VisionFamily | None, size: Size, answers: Sequence[Answer]) -> int | None:
-    """The most that a picture costs by what fits so far; None where nothing does, so that nobody knows."""
+def _most_expected(family: VisionFamily | None, size: Size, answers: Sequence[Answer]) -> int:
+    """The most that a picture costs by all that fits so far, or else by what the others cost."""
     families = [each.family for each in fitting(answers)]
     if family is not None and fit(_predictions(family, answers), answers, family.markers).is_whole:
         families.append(family)
-    costs = [cost.most for each in families if (cost := predicted(each, size)) is not None]
-    return max(costs, default=None)
+    costs = (predicted(each, size) for each in families or [_bounds(answers)])
+    return max((cost.most for cost in costs if cost is not None), default=0)
 
 
 def judge(family: VisionFamily | None, answers: Sequence[Answer], way: str = "") -> Calibration:
@@ -252,7 +252,7 @@ def _identified(answers: Sequence[Answer], way: str) -> Calibration:
     compared = _compared([None] * len(answers), answers)
     candidates = fitting(answers)
     if not candidates:
-        return Calibration(CalibrationState.UNKNOWN, way, compared, tuple(_nearest(answers)))
+        return Calibration(CalibrationState.UNKNOWN, way, compared, tuple(_nearest(answers)), family=_bounds(answers))
     names, first = tuple(str(each) for each in candidates), candidates[0]
     families = tuple(each.family for each in candidates)
     is_one = len({_signature(family, _COMMON_SIZES) for family in families}) == 1
@@ -268,6 +268,12 @@ def _identified(answers: Sequence[Answer], way: str) -> Calibration:
     return Calibration(
         CalibrationState.FOUND, way, compared, names, written=written, family=found, numbers=first.numbers
     )
+
+
+def _bounds(answers: Sequence[Answer]) -> Measured:
+    counts = {answer.tokens for answer in answers if answer.tokens is not None}
+    is_constant = len(counts) == 1 < len(answers)
+    return Measured("unknown", max(1, *counts), None if is_constant else max(answer.size.pixels for answer in answers))
 
 
 def _maximum(compared: Sequence[Compared]) -> int | None:

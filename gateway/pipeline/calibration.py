@@ -45,7 +45,7 @@ _LONGEST_NAME = 200
 _MOST_ATTEMPTS = 3
 _TEXT_TOKENS = 64  # of the question and the template around it, for the books
 _NOTHING = Amounts()
-_GOOD = frozenset({CalibrationState.AGREES, CalibrationState.FOUND})
+_NO_TROUBLE = frozenset({CalibrationState.AGREES, CalibrationState.FOUND, CalibrationState.UNANSWERED})
 
 Ask = Callable[[Way, Size | None], Awaitable[int]]
 """Tokens of the prompt with a picture of that size, or without one. Raises CountError, and whatever ends the asking."""
@@ -206,7 +206,7 @@ class Calibrator:
         text = result.sentence(model.uncalibrated.family.name)
         if result.state is CalibrationState.DISAGREES:
             text += ". Its prices are bounds until one of the two is put right: see models[].family and processor"
-        log = _log.info if result.state in _GOOD else _log.warning
+        log = _log.info if result.state in _NO_TROUBLE else _log.warning
         log("%sthe model %r: %s", self.log_prefix, model.name, text)
 
     async def _ask(self, model: ServedModel, way: Way, size: Size | None) -> int:

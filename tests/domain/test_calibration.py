@@ -190,7 +190,9 @@ class TestAnUnknownFamily:
         answers = by(QWEN3)
         answers[0] = Answer(answers[0].size, 7)
         result = judge(None, answers)
-        assert (result.state, result.family) == (CalibrationState.UNKNOWN, None)
+        assert (result.state, result.family.name) == (CalibrationState.UNKNOWN, "unknown")
+        assert result.family.tokens(Size(64, 64)).prompt == result.family.tokens(Size(1080, 1080)).prompt == 1158
+        assert result.family.tokens(Size(2160, 1080)).prompt == 2 * 1158
         assert families_of(result.candidates) == ["qwen3_vl", "qwen3_vl_moe", "qwen3_5"]
         assert "; nearest: qwen3_vl (Qwen3-VL)" in result.sentence("")
 
@@ -198,6 +200,10 @@ class TestAnUnknownFamily:
         result = judge(None, [Answer(size, 5000 + place) for place, size in enumerate(PICTURES)])
         assert (result.state, result.candidates) == (CalibrationState.UNKNOWN, ())
         assert result.sentence("") == "no family fits what 8 pictures cost"
+
+    def test_that_is_like_none_and_counts_the_same_for_all_has_that_as_its_bound(self):
+        result = judge(None, [Answer(size, 700) for size in PICTURES])
+        assert {result.family.tokens(size).prompt for size in (Size(1, 1), Size(9000, 9000))} == {700}
 
     def test_of_which_too_little_was_asked_is_one_of_several(self):
         answers = real("qwen2_5_vl")[1:3]
@@ -259,9 +265,12 @@ class TestWhatIsAskedNext:
         assert sizes[0] == PICTURES[0]
         assert tokens <= MOST_COMPLETION_TOKENS or sizes == [PICTURES[0]]
 
-    def test_nothing_more_where_nobody_knows_what_it_would_cost(self):
-        assert next_picture(None, [Answer(PICTURES[0], 7)], MOST_COMPLETION_TOKENS) is None
-        assert next_picture(QWEN2_5, [Answer(PICTURES[0], 7)], MOST_COMPLETION_TOKENS) is None
+    @pytest.mark.parametrize("family", [None, QWEN2_5])
+    def test_where_nothing_fits_as_many_as_cost_no_more_than_those_before_let_expect(self, family):
+        first = Answer(PICTURES[0], 7)
+        assert next_picture(family, [first], 8) == PICTURES[1]
+        assert next_picture(family, [first], 7) is None
+        assert next_picture(family, [first, Answer(PICTURES[1], 7)], 7) == PICTURES[2]
 
     def test_a_known_family_that_no_checkpoint_has_is_followed(self):
         own = family_for("qwen2_5_vl", {"patch_size": 20, "merge_size": 2, "min_pixels": 3200, "max_pixels": 12845056})

@@ -106,6 +106,11 @@ class Looks:
         return [result.state for result in self.calibrator.results.values()]
 
 
+@pytest.fixture(autouse=True)
+def _all_of_the_log(caplog):
+    caplog.set_level(logging.INFO)
+
+
 @pytest.fixture
 async def looks():
     return Looks()
@@ -118,15 +123,13 @@ def place_of(looks):
 class TestWhatIsTold:
     async def test_a_family_that_agrees(self, caplog):
         looks = Looks(server=Counting("qwen3_vl"))
-        with caplog.at_level(logging.INFO):
-            await looks.look()
+        await looks.look()
         assert caplog.messages == [f"the model {QWEN3!r}: qwen3_vl agrees with the server on all of 8 pictures"]
         assert (looks.states, looks.model().family.name) == ([CalibrationState.AGREES], "qwen3_vl")
         assert looks.model().family_source is FamilySource.NAME
 
     async def test_a_family_that_is_another_than_the_servers_and_is_not_overridden(self, looks, caplog):
-        with caplog.at_level(logging.INFO):
-            await looks.look()
+        await looks.look()
         [record] = caplog.records
         assert record.levelno == logging.WARNING
         assert (
@@ -139,8 +142,7 @@ class TestWhatIsTold:
 
     async def test_a_family_that_was_not_known(self, caplog):
         looks = Looks(["mine"])
-        with caplog.at_level(logging.INFO):
-            await looks.look()
+        await looks.look()
         assert "the model 'mine': its family was found by 8 pictures: they cost as with qwen2_vl" in caplog.text
         assert (looks.states, looks.model("mine").is_assumed) == ([CalibrationState.FOUND], False)
 

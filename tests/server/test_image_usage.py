@@ -1,4 +1,4 @@
-"""What a server reports of images apart from the text (`--enable-prompt-tokens-details`) is held against predictions."""
+"""What a server tells of images apart from the text (`--enable-prompt-tokens-details`) is held against predictions."""
 
 import pytest
 
