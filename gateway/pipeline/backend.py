@@ -10,6 +10,7 @@ from gateway.domain.ticket import Newcomer, Ticket
 from gateway.ledger.gate import Gate
 from gateway.models.served import ModelTable
 from gateway.pipeline.follow import EngineFollower
+from gateway.pipeline.model_search import ModelSearch
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.poll import Poller
 
@@ -29,6 +30,7 @@ class Backend:
     upstream: UpstreamClient
     follower: EngineFollower
     poller: Poller
+    search: ModelSearch
     breaker: Breaker = field(default_factory=Breaker)
     unseen: "dict[str, Exchange]" = field(default_factory=dict)
     waiting: "dict[Ticket, Exchange]" = field(default_factory=dict)

@@ -54,6 +54,7 @@ def gauge_readers(
         "upstream_foreign_requests": of_each(lambda backend: backend.follower.live.foreign_requests),
         "upstream_foreign_kv_blocks": of_each(lambda backend: backend.follower.live.foreign_blocks),
         "admission_pause_seconds": of_each(lambda backend: backend.follower.pause_seconds),
+        "models_of_unknown_family": of_each(_unknown_models),
         "upstream_requests_in_flight": of_each(lambda backend: backend.upstream.statistics().in_flight),
         "upstream_retries_total": of_each(lambda backend: backend.upstream.statistics().retried),
         "pressure_ratio": lambda: _pressures(backends, lambda pressure: pressure.ratio),
@@ -94,6 +95,10 @@ def _rungs_in_force(parts: Parts) -> Cells:
                 for rung in parts.relief.look(backend.name, on_images=bool(on_images)).in_force:
                     cells[rung, lane, backend.name] = 1.0
     return cells
+
+
+def _unknown_models(backend: Backend) -> int:
+    return sum(backend.models.served(name).is_assumed for name in backend.models.names)
 
 
 def _kv_usage(backend: Backend) -> float:

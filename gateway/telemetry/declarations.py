@@ -9,6 +9,7 @@ at scrape time.
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Fate, Outcome, Reason
@@ -99,6 +100,12 @@ _RESOURCE = Label(
     "those whose images it still decodes. The gateway's own: `seats` (requests inside), `body_bytes`, `decode_bytes`.",
 )
 _RUNG = Label("rung", tuple(Rung), "A rung of the ladder, as in the settings of `pressure`.")
+_WHY = Label(
+    "why",
+    tuple(Uncertainty),
+    "`unknown_family`: nothing says of which family the model is; `more_than_size`: the text, or other images, decide "
+    "too.",
+)
 _GPU = Label("gpu", None, "The card, by its number on that host.")
 LANES = ("text", "image")
 _LANE = Label("lane", LANES, "Requests without images, and those with them.")
@@ -160,6 +167,13 @@ FIRST_TOKEN = Declaration(
     "time_to_first_token_seconds", "histogram", "Time from arrival to the first event.", buckets=_WAIT_SECONDS
 )
 
+BOUNDED = Declaration(
+    "bounded_requests_total",
+    "counter",
+    "Requests sent on whose images have no exact price: a place was kept for the most that they may cost.",
+    (_WHY,),
+)
+
 SENT_ELSEWHERE = Declaration(
     "sent_elsewhere_total",
     "counter",
@@ -183,6 +197,7 @@ RECORDED = (
     IMAGE_ERRORS,
     IMAGES,
     TOKENS_SAVED,
+    BOUNDED,
     RELIEVED,
     SENT_ELSEWHERE,
     PREDICTED_TOKENS,
@@ -270,6 +285,12 @@ OBSERVED = (
     Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended.", (UPSTREAM,)),
     Declaration(
         "upstream_retries_total", "counter", "Requests sent again because an idle connection was closed.", (UPSTREAM,)
+    ),
+    Declaration(
+        "models_of_unknown_family",
+        "gauge",
+        "Served models of which nothing says what their images cost; these are priced by bounds.",
+        (UPSTREAM,),
     ),
     Declaration(
         "models_without_series", "gauge", "Served model names beyond the first hundred; they count as `other`."

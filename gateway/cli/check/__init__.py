@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from gateway.cli.check.findings import LOOK_SECONDS, find
 from gateway.cli.check.tables import print_findings
 from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
 from gateway.ledger.host_memory import memory_limit_bytes
+from gateway.model_files import places_of
 from gateway.models.configure import ModelSettingsError
 from gateway.policies import models_of, upstreams_of
 from gateway.settings import Settings
@@ -23,7 +25,8 @@ def check(
     upstream: UpstreamAddresses = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Print every setting with its value and source, the limits that follow from it, and what vLLM says of itself.
+    """Print every setting with its value and source, the limits that follow from it, what vLLM says of itself, and of
+    each model the numbers that its images' prices depend on, each with its source.
 
     Every name here can be set in the file, as a flag (--set queue.requests=64) or in the environment
     (GATEWAY_QUEUE__REQUESTS=64); the flag wins, then the environment.
@@ -43,7 +46,8 @@ def check(
         models = models_of(loaded.settings)
     except ModelSettingsError as mistakes:
         fail(f"The models cannot be read:\n{mistakes}")
-    findings = find(loaded, models, asyncio.run(_look_at_all(loaded.settings)), memory_limit_bytes())
+    with places_of(loaded.settings, os.environ) as places:
+        findings = find(loaded, models, asyncio.run(_look_at_all(loaded.settings)), memory_limit_bytes(), places)
     print_findings(findings)
     if as_json:
         typer.echo(json.dumps(findings.as_json()))

@@ -8,8 +8,10 @@ from typing import Any
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
+from gateway.cli.check.models import ModelFound, describe_model, look_for_files, unknown_of_images
+from gateway.models.places import Places
 from gateway.models.served import Engine, ModelTable, ServedModel
-from gateway.pipeline.follow import describe_engine
+from gateway.pipeline.follow import describe_engine, list_models
 from gateway.policies import (
     ByteBudgets,
     PixelLimit,
@@ -28,8 +30,6 @@ from gateway.upstream.state import UpstreamState
 
 LOOK_SECONDS = 5.0
 
-_FULL_ATTENTION_FAMILIES = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
-"""Every layer of their language models is of one kind, so their KV cache has one group. Qwen 3.5 mixes two kinds."""
 _OFF_WHERE_EMPTY = ("pressure.", "streaming.")
 
 
@@ -40,21 +40,6 @@ class Effective:
     name: str
     value: Any
     origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFound:
-    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout."""
-
-    name: str
-    is_served: bool
-    max_model_len: int | None
-    family: str
-    family_source: str
-    is_text_exact: bool
-    max_image_tokens: int
-    kv_groups: int | None
-    kv_groups_source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +116,20 @@ class Findings:
 
 
 def find(
-    loaded: Loaded, models: Sequence[ServedModel], states: Sequence[UpstreamState], memory_limit_bytes: int
+    loaded: Loaded,
+    models: Sequence[ServedModel],
+    states: Sequence[UpstreamState],
+    memory_limit_bytes: int,
+    places: Places | None = None,
 ) -> Findings:
-    """Everything from values; `states` are one look at each upstream, `memory_limit_bytes` is this process's limit."""
+    """Everything from values; `states` are one look at each upstream, `memory_limit_bytes` is this process's limit. In
+    `places` the models' own files are looked for, which may take a while.
+    """
     settings = loaded.settings
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes)
     upstreams = [
-        _found(loaded, upstream, models, state) for upstream, state in zip(upstreams_of(settings), states, strict=True)
+        _found(loaded, upstream, models, state, places or Places())
+        for upstream, state in zip(upstreams_of(settings), states, strict=True)
     ]
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
@@ -155,13 +147,14 @@ def find(
 
 
 def _found(
-    loaded: Loaded, upstream: UpstreamPolicy, models: Sequence[ServedModel], state: UpstreamState
+    loaded: Loaded, upstream: UpstreamPolicy, models: Sequence[ServedModel], state: UpstreamState, places: Places
 ) -> UpstreamFound:
     engine = engine_of(loaded.settings, upstream)
     if state.report is not None:
         describe_engine(engine, state.report, upstream.kv_blocks)
     table = ModelTable([model.at_one_upstream() for model in models], engine)
-    table.listed({model.id: model.max_model_len for model in state.models})
+    list_models(table, state.models)
+    troubles = look_for_files(table, places)
     served_names = {model.id for model in state.models}
     served = [table.served(name) for name in table.names]
     is_named = bool(loaded.settings.upstreams)
@@ -171,7 +164,12 @@ def _found(
         is_given=is_named or "upstream.url" in loaded.origins,
         state=state,
         engine=engine,
-        models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
+        models=[
+            describe_model(
+                model, table.limits(model).kv_groups, troubles.get(model.name, ()), is_served=model.name in served_names
+            )
+            for model in served
+        ],
     )
 
 
@@ -197,30 +195,6 @@ def _ladder(settings: Settings) -> Iterator[RungFound]:
     }
     for rung, band in policy.bands.items():
         yield RungFound(rung, band.enter, band.leave, what[rung])
-
-
-def _describe(model: ServedModel, served_names: set[str], folder_groups: int | None) -> ModelFound:
-    kv_groups, kv_groups_source = _kv_groups(model, folder_groups)
-    return ModelFound(
-        name=model.name,
-        is_served=model.name in served_names,
-        max_model_len=model.max_model_len,
-        family=model.family.name,
-        family_source=model.family_source.value,
-        is_text_exact=model.exact_text is not None,
-        max_image_tokens=model.family.max_image_tokens,
-        kv_groups=kv_groups,
-        kv_groups_source=kv_groups_source,
-    )
-
-
-def _kv_groups(model: ServedModel, folder_groups: int | None) -> tuple[int | None, str]:
-    """How many groups of layers need KV blocks of their own, and what says so."""
-    if folder_groups is not None:
-        return folder_groups, "folder"
-    if not model.is_assumed and model.family.name in _FULL_ATTENTION_FAMILIES:
-        return 1, "family"
-    return None, "unknown"
 
 
 def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effective]:
@@ -284,10 +258,6 @@ def _unknown_at(upstream: UpstreamFound) -> Iterator[str]:
 def _unknown_of(model: ModelFound) -> Iterator[str]:
     if model.max_model_len is None:
         yield f"{model.name}: its context length is not known; not enforced."
-    if model.family_source == "assumed":
-        yield (
-            f"{model.name}: its family is assumed to be {model.family}; its prices may queue, but never refuse. "
-            f"Set models: [{{name: {model.name}, family: ...}}]."
-        )
+    yield from unknown_of_images(model)
     if not model.is_text_exact:
         yield f"{model.name}: text is estimated by its bytes; set its folder (models[].folder) for exact counts."
