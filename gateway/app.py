@@ -257,13 +257,7 @@ async def _start(
     await images.start()
     await _begin(stack, (log.start, log.close))
     for backend in backends:
-        await _begin(
-            stack,
-            (backend.upstream.start, backend.upstream.close),
-            (backend.gate.start, backend.gate.stop),
-            (backend.search.start, backend.search.close),
-            (backend.poller.start, backend.poller.close),
-        )
+        await _begin_backend(stack, backend)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     door = _door(settings, seats, body_budget, budgets, drain)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)
@@ -334,6 +328,16 @@ def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorker
         return None
     gates = {backend.name: backend.gate for backend in backends}
     return Relief(policy, gates, images, ENCODER_ID, timing.clock)
+
+
+async def _begin_backend(stack: AsyncExitStack, backend: Backend) -> None:
+    await _begin(
+        stack,
+        (backend.upstream.start, backend.upstream.close),
+        (backend.gate.start, backend.gate.stop),
+        (backend.search.start, backend.search.close),
+        (backend.poller.start, backend.poller.close),
+    )
 
 
 async def _begin(

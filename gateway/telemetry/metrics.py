@@ -140,7 +140,6 @@ class Metrics:
         self._reported_tokens = CounterTable(declared.REPORTED_TOKENS)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
-        in_shadow = (self._shadow_decisions, self._shadow_images) if is_shadow else ()
         self._counters = (
             self._requests,
             self._rejections,
@@ -152,7 +151,7 @@ class Metrics:
             self._sent_elsewhere,
             self._predicted_tokens,
             self._reported_tokens,
-            *in_shadow,
+            *((self._shadow_decisions, self._shadow_images) if is_shadow else ()),
         )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
         self._retry_after = Histogram(declared.RETRY_AFTER)

@@ -31,8 +31,8 @@ def success_headers(
     fallback: str | None = None,
     bounds: VisualBounds | None = None,
 ) -> list[tuple[bytes, bytes]]:
-    """Token counts are the estimate's, `bounds` what those of images lie between where they are not exact; `trimmed` and
-    `encoded_anew` (not resized) are ordinals of images; `rungs` are those of the ladder that changed the request,
+    """Token counts are the estimate's, `bounds` what those of images lie between where they are not exact; `trimmed`
+    and `encoded_anew` (not resized) are ordinals of images; `rungs` are those of the ladder that changed the request,
     `fallback` is the model that served in place of the one asked for.
     """
     headers = [

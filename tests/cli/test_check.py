@@ -157,6 +157,9 @@ def test_what_the_upstream_tells(upstream):
                     "max_image_tokens": 16_384,
                     "kv_groups": 1,
                     "kv_groups_source": "family",
+                    "price": "exact",
+                    "numbers": said["upstreams"][0]["models"][0]["numbers"],
+                    "troubles": [],
                 }
             ],
         }
@@ -173,7 +176,7 @@ def test_what_is_not_known_is_said_with_what_it_means(upstream):
     assert "Qwen/Qwen2.5-VL-7B-Instruct: unknown layout" not in unknown
     assert "unknown layout" in result.stdout
     assert "other: its context length is not known; not enforced." in unknown
-    assert "other: its family is assumed to be qwen2_5_vl; its prices may queue, but never refuse." in unknown
+    assert "other: nothing says of which family it is; its images are priced by bounds" in unknown
     assert "KV blocks:" not in unknown
     assert "other (not listed by the upstream)" in result.stdout
 

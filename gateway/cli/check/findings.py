@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
+from gateway.cli.check.models import ModelFound, describe_model, look_for_files, unknown_of_images
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
-from gateway.cli.check.models import ModelFound, describe_model, look_for_files, unknown_of_images
 from gateway.models.places import Places
 from gateway.models.served import Engine, ModelTable, ServedModel
 from gateway.pipeline.follow import describe_engine, list_models

@@ -41,5 +41,5 @@ def folded(value: object) -> str:
     if isinstance(value, list | tuple) and len(value) > _MOST_ENTRIES + 1:
         beginning = ", ".join(json.dumps(each) for each in value[:_MOST_ENTRIES])
         return f"[{beginning}, … {len(value)} in all]"
-    text = json.dumps(value, default=str)
+    text = json.dumps(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

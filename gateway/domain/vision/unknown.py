@@ -29,7 +29,7 @@ class UnknownFamily:
 
     @property
     def max_image_tokens(self) -> int:
-        return max(rule.max_image_tokens for rule in self.rules)
+        return max(rule.max_image_tokens + rule.markers for rule in self.rules)
 
     def tokens(self, size: Size) -> ImageTokens:
         refuse_empty(size)
