@@ -4,6 +4,7 @@ No decision is taken here and nothing is computed on the way of a request.
 """
 
 import asyncio
+import os
 import platform
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -23,6 +24,7 @@ from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
 from gateway.ledger.timing import Timing
+from gateway.model_files import places_of
 from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
@@ -232,7 +234,13 @@ async def _start(
     log = RequestLog(write_log, is_on=settings.log.requests)
     seats = Seats(settings.server.seats)
     backends = compose_backends(
-        settings, models, metrics, body_bytes=budgets.body_bytes, is_busy=lambda: seats.taken > 0, timing=timing
+        settings,
+        models,
+        metrics,
+        body_bytes=budgets.body_bytes,
+        is_busy=lambda: seats.taken > 0,
+        timing=timing,
+        places=stack.enter_context(places_of(settings, os.environ)),
     )
     parts = Parts(
         policies=policies_of(settings, budgets),
@@ -258,14 +266,7 @@ async def _start(
     await images.start()
     await _begin(stack, (log.start, log.close))
     for backend in backends:
-        await _begin(
-            stack,
-            (backend.upstream.start, backend.upstream.close),
-            (backend.gate.start, backend.gate.stop),
-            (backend.poller.start, backend.poller.close),
-        )
-        stack.push_async_callback(backend.calibrator.close)
-        stack.push_async_callback(backend.sampler.close)
+        await _begin_backend(stack, backend)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     door = _door(settings, seats, body_budget, budgets, drain)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)
@@ -336,6 +337,18 @@ def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorker
         return None
     gates = {backend.name: backend.gate for backend in backends}
     return Relief(policy, gates, images, ENCODER_ID, timing.clock)
+
+
+async def _begin_backend(stack: AsyncExitStack, backend: Backend) -> None:
+    await _begin(
+        stack,
+        (backend.upstream.start, backend.upstream.close),
+        (backend.gate.start, backend.gate.stop),
+        (backend.search.start, backend.search.close),
+        (backend.poller.start, backend.poller.close),
+    )
+    stack.push_async_callback(backend.calibrator.close)
+    stack.push_async_callback(backend.sampler.close)
 
 
 async def _begin(

@@ -12,12 +12,14 @@ from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
 from gateway.ledger.timing import Timing
+from gateway.models.places import Places
 from gateway.models.served import ModelTable, ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.calibration import Calibrator
 from gateway.pipeline.evacuation import evacuate
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.follow import EngineFollower
+from gateway.pipeline.model_search import ModelSearch
 from gateway.pipeline.text_sample import TextSampler
 from gateway.pipeline.unseen import grow_unseen
 from gateway.pipeline.work_watch import WorkWatch
@@ -52,8 +54,11 @@ def compose_backends(
     body_bytes: int,
     is_busy: Callable[[], bool],
     timing: Timing,
+    places: Places,
 ) -> tuple[Backend, ...]:
-    """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests."""
+    """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests, and
+    `places` are where the models' own files are looked for.
+    """
     queue = queue_policy_of(settings, body_bytes)
     backends: list[Backend] = []
 
@@ -61,7 +66,7 @@ def compose_backends(
         evacuate(backends, timing.clock())
 
     backends.extend(
-        _backend(settings, upstream, models, metrics, queue, is_busy, look_after_who_waits, timing)
+        _backend(settings, upstream, models, metrics, queue, is_busy, look_after_who_waits, timing, places)
         for upstream in upstreams_of(settings)
     )
     return tuple(backends)
@@ -76,6 +81,7 @@ def _backend(
     is_busy: Callable[[], bool],
     look_after_who_waits: Callable[[UpstreamState], None],
     timing: Timing,
+    places: Places,
 ) -> Backend:
     table = ModelTable([model.at_one_upstream() for model in models], engine_of(settings, upstream))
     gate = _gate(settings, upstream, queue, timing)
@@ -93,6 +99,7 @@ def _backend(
     client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
     breaker = Breaker()
     work_watch = WorkWatch(breaker, client, timing.clock, log_prefix)
+    search = ModelSearch(table, places, log_prefix=log_prefix)
     unseen: dict[str, Exchange] = {}
     counter = Counter(upstream.url, upstream.key)
     sampler = TextSampler(
@@ -103,6 +110,7 @@ def _backend(
         upstream.url,
         observers=[
             follower,
+            search,
             work_watch,
             lambda _state: grow_unseen(unseen.values(), timing.clock()),
             look_after_who_waits,
@@ -115,7 +123,7 @@ def _backend(
         clock=timing.clock,
         log_prefix=log_prefix,
     )
-    return Backend(upstream.name, table, gate, client, follower, poller, calibrator, sampler, breaker, unseen)
+    return Backend(upstream.name, table, gate, client, follower, poller, search, calibrator, sampler, breaker, unseen)
 
 
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:

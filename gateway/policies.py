@@ -229,7 +229,13 @@ def models_of(settings: Settings) -> list[ServedModel]:
     for model in settings.models:
         try:
             models.append(
-                configured_model(model.name, family=model.family, folder=model.folder, processor=model.processor)
+                configured_model(
+                    model.name,
+                    family=model.family,
+                    folder=model.folder,
+                    processor=model.processor,
+                    options=model.mm_processor_kwargs,
+                )
             )
         except ModelSettingsError as mistake:
             mistakes.append(str(mistake))

@@ -71,7 +71,8 @@ def load(
     for source, values in sources:
         merged |= values
         origins |= dict.fromkeys(values, source)
-    _take_secret(merged, origins, read_secret, problems)
+    for key in ("upstream.api_key", "hub.token"):
+        _take_secret(key, merged, origins, read_secret, problems)
     _take_secrets_of_upstreams(merged, origins, read_secret, problems)
     try:
         settings = Settings.model_validate(_nest(merged, problems, origins))
@@ -191,10 +192,12 @@ def _is_text(annotation: Any) -> bool:
 
 
 def _take_secret(
-    merged: dict[str, object], origins: dict[str, str], read_secret: Callable[[str], str], problems: list[str]
+    key: str, merged: dict[str, object], origins: dict[str, str], read_secret: Callable[[str], str], problems: list[str]
 ) -> None:
-    """The key that `upstream.api_key_file` names stands above one in the YAML file, below environment and flags."""
-    key, path = "upstream.api_key", merged.get("upstream.api_key_file")
+    """What the file has that `upstream.api_key_file` names, or `hub.token_file`, stands above the key in the YAML file,
+    below environment and flags.
+    """
+    path = merged.get(f"{key}_file")
     if not isinstance(path, str) or origins.get(key) in {"environment", "flag"}:
         return
     secret = _secret(path, read_secret, f"{key}_file ({origins[f'{key}_file']})", problems)

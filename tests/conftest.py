@@ -62,6 +62,14 @@ def worker_processes() -> Iterator[None]:
     shared.end()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_models_of_this_machine() -> Iterator[None]:
+    """Whatever Hugging Face cache its user has is none of the tests'."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_CACHE", "/nowhere")
+        yield
+
+
 @pytest.fixture
 async def stack() -> AsyncIterator[contextlib.AsyncExitStack]:
     """Whatever a test enters is left at its end, the last first."""

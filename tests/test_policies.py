@@ -169,7 +169,7 @@ def test_models_say_how_their_family_was_found():
     assert [(model.family.name, model.family_source) for model in models_of(settings)] == [
         ("qwen2_vl", "setting"),
         ("qwen3_vl", "name"),
-        ("qwen2_5_vl", "assumed"),
+        ("unknown", "assumed"),
     ]
 
 

@@ -5,6 +5,7 @@ What is held of which capacity belongs to holdings.py, what a request is likely 
 """
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -120,6 +121,28 @@ class OutputGrowth(NamedTuple):
         return self.groups * ceil_div(charged, self.block_tokens)
 
 
+class Uncertainty(StrEnum):
+    """Why it is not known what the images of a request cost, but only what between."""
+
+    UNKNOWN_FAMILY = "unknown_family"
+    DOUBTED_FAMILY = "doubted_family"
+    """The server counts pictures otherwise than the family that was named."""
+    MORE_THAN_SIZE = "more_than_size"
+
+
+class VisualBounds(NamedTuple):
+    """Prompt tokens of all images of a request. Its place is kept for the upper, nothing is refused for more than the
+    lower.
+    """
+
+    lower: int
+    upper: int
+    why: Uncertainty
+
+    def __str__(self) -> str:
+        return f"lower={self.lower}; upper={self.upper}; why={self.why}"
+
+
 class ImageCost(NamedTuple):
     """One image as it will be sent. `prompt_tokens` include the markers around it; both counts are upper bounds, and
     `least_encoder_tokens` are sure to come.
@@ -233,8 +256,10 @@ def estimate(
     if uncertain:
         whole = whole._replace(lower=whole.lower - uncertain)
     prompt_tokens = _truncated(whole, visual_tokens, request, limits)
+    # Nothing longer than the context is ever served, so no more need be kept for what may be shorter.
+    kept = _within_context(prompt_tokens, request, limits) if uncertain else prompt_tokens.expected
     answers = request.prompts * request.n
-    amounts = _amounts(request, prompt_tokens.expected, output_tokens, images, limits)
+    amounts = _amounts(request, kept, output_tokens, images, limits)
     return RequestCost(
         prompt_tokens=prompt_tokens,
         text_tokens=text,
@@ -243,7 +268,7 @@ def estimate(
         prompts=request.prompts,
         answers=answers,
         amounts=amounts,
-        growth=_growth(request, prompt_tokens.expected, output_tokens, amounts.kv_blocks, limits),
+        growth=_growth(request, kept, output_tokens, amounts.kv_blocks, limits),
         images=images,
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
@@ -284,6 +309,12 @@ def _truncated(whole: Bounds, visual_tokens: int, request: VisionRequest, limits
         return whole
     most = max(most * request.prompts, visual_tokens)
     return Bounds(min(whole.lower, most), min(whole.expected, most), min(whole.upper, most))
+
+
+def _within_context(prompt_tokens: Bounds, request: VisionRequest, limits: EngineLimits) -> int:
+    if limits.max_model_len is None:
+        return prompt_tokens.expected
+    return max(prompt_tokens.lower, min(prompt_tokens.expected, limits.max_model_len * request.prompts))
 
 
 def _amounts(

@@ -67,8 +67,8 @@ class ImageTokenCap:
     """Most prompt tokens of one image, where the server was started with a smaller maximum than its model's own.
 
     vLLM tells it nowhere, but usage does: where a prompt was much shorter than its images should have made it, they
-    were all cut to the same number. `most` is None until then, and again once images were surely more; a guess may
-    stand in for it.
+    were all cut to the same number. `most` is None until then, and again once images were surely more; calibration may
+    know it from the start.
     """
 
     __slots__ = ("most",)
@@ -76,8 +76,8 @@ class ImageTokenCap:
     _CERTAIN_SHARE = 0.8
     _CERTAIN_TOKENS = 256
 
-    def __init__(self, guess: int | None = None) -> None:
-        self.most = guess
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
 
     def observe(self, image_tokens: Sequence[int], seen: Bounds) -> None:
         """Images that without a cap make `image_tokens` made `seen` in all: what usage says, less the text."""

@@ -13,6 +13,10 @@ from typing import Any
 from gateway.domain.vision.registry import family_of_config
 from gateway.domain.vision.sources import Source
 
+CONFIG_FILE = "config.json"
+PREPROCESSOR_FILE = "preprocessor_config.json"
+PROCESSOR_FILE = "processor_config.json"
+
 _NUMBER_BYTES = 2
 """Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
 
@@ -89,9 +93,9 @@ class ModelFiles:
 def read_model_folder(path: Path) -> ModelFiles:
     """The model in a folder laid out as on the hub. Raises ModelFilesError."""
     return parse_model(
-        read_json(path / "config.json"),
-        _read_optional(path / "preprocessor_config.json"),
-        _read_optional(path / "processor_config.json"),
+        read_json(path / CONFIG_FILE),
+        _read_optional(path / PREPROCESSOR_FILE),
+        _read_optional(path / PROCESSOR_FILE),
     )
 
 
@@ -105,10 +109,10 @@ def parse_model(
     """
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or not architectures:
-        raise ModelFilesError("config.json", f"architectures must list at least one name, not {architectures!r}")
+        raise ModelFilesError(CONFIG_FILE, f"architectures must list at least one name, not {architectures!r}")
     nested = (processor or {}).get("image_processor", preprocessor)
     if nested is not None and not isinstance(nested, Mapping):
-        raise ModelFilesError("processor_config.json", f"image_processor must be an object, not {nested!r}")
+        raise ModelFilesError(PROCESSOR_FILE, f"image_processor must be an object, not {nested!r}")
     return ModelFiles(
         tuple(architectures),
         _parse_text(config),
@@ -125,10 +129,10 @@ def _sources(
     """Newer files keep some numbers beside the nested image processor."""
     if image_processor is not None:
         is_nested = processor is not None and "image_processor" in processor
-        yield Source("processor_config.json" if is_nested else "preprocessor_config.json", image_processor)
+        yield Source(PROCESSOR_FILE if is_nested else PREPROCESSOR_FILE, image_processor)
     if processor is not None:
-        yield Source("processor_config.json", processor)
-    yield Source("config.json", config)
+        yield Source(PROCESSOR_FILE, processor)
+    yield Source(CONFIG_FILE, config)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -156,7 +160,7 @@ def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
     key = next((key for key in _NESTED_TEXT if key in config), None)
     text = config[key] if key else config
     if not isinstance(text, Mapping):
-        raise ModelFilesError("config.json", f"{key} must be an object, not {text!r}")
+        raise ModelFilesError(CONFIG_FILE, f"{key} must be an object, not {text!r}")
     if not text.keys() >= {"num_attention_heads", "hidden_size", "num_hidden_layers"}:
         return None
     heads = _whole(text, "num_attention_heads")
@@ -174,7 +178,7 @@ def _deepstack_levels(config: Mapping[str, Any]) -> int:
     vision = config.get("vision_config")
     levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
     if levels is not None and not isinstance(levels, list):
-        raise ModelFilesError("config.json", f"deepstack_visual_indexes must be a list, not {levels!r}")
+        raise ModelFilesError(CONFIG_FILE, f"deepstack_visual_indexes must be a list, not {levels!r}")
     return len(levels or ())
 
 
@@ -183,5 +187,5 @@ def _whole(text: Mapping[str, Any], key: str, default: int | None = None) -> int
     if value is None:
         value = default
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ModelFilesError("config.json", f"{key} must be a whole number above 0, not {value!r}")
+        raise ModelFilesError(CONFIG_FILE, f"{key} must be a whole number above 0, not {value!r}")
     return value

@@ -1,13 +1,13 @@
 """Every model that clients may name: its arithmetic, what is known of its engine, and what its traffic has taught.
 
 One table per upstream. Names come from the settings and from the upstream's own list; whatever else a client writes
-is priced by a guess, which never refuses it, and left for vLLM to refuse.
+is priced by bounds, of which the upper never refuses it, and left for vLLM to refuse.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import NamedTuple
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.cost import EngineLimits
@@ -15,44 +15,58 @@ from gateway.domain.lately import LatelyServed
 from gateway.domain.learning import ImageTokenCap, LearnedLimit, TextRatio
 from gateway.domain.output import AnswerSpeed, EventTokens, OutputReservation
 from gateway.domain.vision.base import VisionFamily
-from gateway.domain.vision.checkpoints import checkpoint_of_model_name
-from gateway.domain.vision.registry import family_for, resolve
 from gateway.domain.vision.sources import Number
+from gateway.domain.vision.unknown import unknown_family
 from gateway.models.exact_text import ExactText
+from gateway.models.identity import FamilySource, FoundFiles, Identity, Name, Said, identify_anyway
+from gateway.models.repository import shown_name
 
-ASSUMED_FAMILY = "qwen2_5_vl"
+__all__ = ["OTHER", "Engine", "FamilySource", "ModelTable", "Origin", "ServedModel", "Wanted"]
+
 OTHER = "other"
-_MOST_ASSUMED_IMAGE_TOKENS = 1536
-"""Of a model of unknown family, until one was seen: more would keep others out, or the image itself, for a guess."""
+
+_log = logging.getLogger(__name__)
 
 
-class FamilySource(StrEnum):
-    """How a model's family was found, the surest first."""
+class Origin(NamedTuple):
+    """What an entry of the upstream's list says beside its name: `root`, the folder or repository that vLLM was given
+    to load, and of an adapter the `parent` that it changes.
+    """
 
-    SETTING = "setting"
-    FOLDER = "folder"
-    NAME = "name"
-    CALIBRATION = "calibration"
-    ASSUMED = "assumed"
+    root: str | None = None
+    parent: str | None = None
+
+
+_NOTHING_SAID = Said()
+_NOT_CALIBRATED = Calibration(CalibrationState.WAITING)
+_NO_ORIGIN = Origin()
+
+
+class Wanted(NamedTuple):
+    """A model whose own files nobody has pointed to: by its served name, and by what the server was given to load."""
+
+    name: str
+    root: str | None
 
 
 class Pricing(NamedTuple):
     """What prices a model's images, what said so, and the numbers that this depends on."""
 
     family: VisionFamily
-    source: FamilySource
+    family_source: FamilySource
     numbers: tuple[Number, ...]
 
 
 @dataclass(slots=True)
 class ServedModel:
     """One served name, and what said which family it is of. `numbers` are what its images' prices depend on, each with
-    its source.
+    its source; `said` is what the operator says of it.
 
-    `calibration` is what came of asking the server itself.
+    `calibration` is what came of asking the server itself. It goes before what is known without asking, which is kept
+    as `uncalibrated`, and is over once that changes.
 
-    `max_model_len` is the context in tokens as the upstream lists it, None until it does. As far as a model folder
-    tells, `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of
+    `max_model_len` is the context in tokens as the upstream lists it, None until it does. As far as the model's files
+    tell, `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of
     one rank, and `embedding_bytes` one embedding of the vision encoder.
     """
 
@@ -70,16 +84,17 @@ class ServedModel:
     speed: AnswerSpeed = field(default_factory=AnswerSpeed)
     event_tokens: EventTokens = field(default_factory=EventTokens)
     image_cap: ImageTokenCap = field(default_factory=ImageTokenCap)
-    calibration: Calibration = field(default=Calibration(CalibrationState.WAITING), repr=False, kw_only=True)
+    said: Said = field(default=_NOTHING_SAID, repr=False, kw_only=True)
+    calibration: Calibration = field(default=_NOT_CALIBRATED, repr=False, kw_only=True)
     _uncalibrated: Pricing | None = field(default=None, repr=False, kw_only=True)
 
-    def __post_init__(self) -> None:
-        if self.is_assumed and self.image_cap.most is None:
-            self.image_cap.most = _MOST_ASSUMED_IMAGE_TOKENS
+    @classmethod
+    def of(cls, name: str, identity: Identity, said: Said, *, exact_text: ExactText | None = None) -> "ServedModel":
+        return cls(name, exact_text=exact_text, said=said, **_parts_of(identity))
 
     @property
     def is_assumed(self) -> bool:
-        """The family is a guess, so its prices may queue a request but never refuse it."""
+        """No family is known: its prices are bounds, which may queue a request but never refuse it."""
         return self.family_source is FamilySource.ASSUMED
 
     @property
@@ -95,15 +110,26 @@ class ServedModel:
         self._uncalibrated = before = self.uncalibrated
         self.calibration, last = result, self.calibration
         self.family, self.family_source, self.numbers = before
-        if before.source is FamilySource.ASSUMED:
-            # The guess stands in only for bounds that nobody has.
-            self.image_cap = ImageTokenCap(_MOST_ASSUMED_IMAGE_TOKENS if result.family is None else None)
-        elif result.most_tokens is not None or last.most_tokens is not None:
+        is_capped = result.most_tokens is not None or last.most_tokens is not None
+        if is_capped or before.family_source is FamilySource.ASSUMED:
+            # What traffic taught of a family that was found says nothing of what the next server has.
             self.image_cap = ImageTokenCap(result.most_tokens)
         if result.family is not None:
             self.family = result.family
         if result.state is CalibrationState.FOUND:
             self.family_source, self.numbers = FamilySource.CALIBRATION, result.numbers
+
+    def identified(self, identity: Identity) -> "ServedModel":
+        """The same model, now that more is known of it; itself where that changes nothing. Requests on their way keep
+        the one that they were priced by.
+
+        Calibration is to be done anew: its result was held against another family.
+        """
+        new = _parts_of(identity)
+        known = {name: getattr(self, name) for name in new} | self.uncalibrated._asdict()
+        if new == known:
+            return self
+        return replace(self, image_cap=ImageTokenCap(), calibration=_NOT_CALIBRATED, _uncalibrated=None, **new)
 
     def at_one_upstream(self) -> "ServedModel":
         """The same model, of which several servers may hold a copy each: what its texts and answers are like is learned
@@ -141,28 +167,98 @@ class ModelTable:
         self._configured = {model.name: model for model in configured}
         self._models = dict(self._configured)
         self._listed: Collection[str] | None = None
-        self._unknown = ServedModel(OTHER, family_for(ASSUMED_FAMILY, None), FamilySource.ASSUMED)
+        self._origins: Mapping[str, Origin] = {}
+        self._found: dict[str, FoundFiles] = {}
+        self._told: set[str] = set()
+        self._unknown = ServedModel(OTHER, unknown_family(), FamilySource.ASSUMED)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._models)
 
     def served(self, name: str | None) -> ServedModel:
-        """The model of that name, or the assumed one for all names that are not known."""
+        """The model of that name, or the one of unknown family for all names that are not known."""
         if not name:
             return next(iter(self._models.values()), self._unknown)
         return self._models.get(name, self._unknown)
 
-    def listed(self, context_tokens: Mapping[str, int | None]) -> None:
-        """The upstream's present list of names with their `max_model_len`; of others only configured ones are kept.
+    def listed(self, context_tokens: Mapping[str, int | None], origins: Mapping[str, Origin] | None = None) -> None:
+        """The upstream's present list of names with their `max_model_len`, and what it says of where they come from; of
+        others only configured ones are kept.
 
-        A name that is new is priced by what it says of its family; one that says nothing is assumed.
+        A name that is new is priced by what it says of its family, or what it was loaded from says; where neither says
+        anything, by bounds.
         """
-        known = self._models
-        self._models = self._configured | {name: known.get(name) or _from_name(name) for name in context_tokens}
+        known, before = self._models, self._origins
+        self._origins = origins or {}
+        changed = [name for name in context_tokens if self._origin(name) != before.get(name, _NO_ORIGIN)]
+        for name in changed:
+            self._found.pop(name, None)
+        self._models = self._configured | {name: known.get(name) or self._new(name) for name in context_tokens}
+        for name in known.keys() & self._models.keys() if changed else ():
+            self._identify(name)
         self._listed = context_tokens.keys()
         for name, tokens in context_tokens.items():
             self._models[name].max_model_len = tokens
+
+    def wanted(self) -> tuple[Wanted, ...]:
+        """Models whose own files would tell more, but for adapters, which are as their parents."""
+        return tuple(
+            Wanted(name, self._origin(name).root)
+            for name, model in self._models.items()
+            if model.said.folder is None and self._base(name) == name
+        )
+
+    def found(self, wanted: Wanted, files: FoundFiles) -> None:
+        """The files of a model that was wanted, unless the server has another by now."""
+        if wanted.name not in self._models or wanted.root != self._origin(wanted.name).root:
+            return
+        self._found[wanted.name] = files
+        for name in self._models:
+            if self._base(name) == wanted.name:
+                self._identify(name)
+
+    def _new(self, name: str) -> ServedModel:
+        said = self._said(name)
+        identity, trouble = identify_anyway(said, self._names(name), self._found.get(self._base(name)))
+        self._tell(name, trouble)
+        return ServedModel.of(name, identity, said)
+
+    def _identify(self, name: str) -> None:
+        identity, trouble = identify_anyway(self._said(name), self._names(name), self._found.get(self._base(name)))
+        self._tell(name, trouble)
+        self._models[name] = self._models[name].identified(identity)
+        if name in self._configured:
+            self._configured[name] = self._models[name]
+
+    def _tell(self, name: str, trouble: str | None) -> None:
+        sentence = f"model {name!r}: {trouble}"
+        if trouble is not None and sentence not in self._told:
+            self._told.add(sentence)
+            _log.warning("%s; its images are priced without that", sentence)
+
+    def _origin(self, name: str) -> Origin:
+        return self._origins.get(name, _NO_ORIGIN)
+
+    def _base(self, name: str) -> str:
+        """Of an adapter the model that it changes, where that is listed or configured too."""
+        parent = self._origin(name).parent
+        return parent if parent and (parent in self._origins or parent in self._configured) else name
+
+    def _said(self, name: str) -> Said:
+        """Of an adapter that the settings do not name, what they say of its parent."""
+        model = self._configured.get(name) or self._configured.get(self._base(name))
+        return _NOTHING_SAID if model is None else model.said
+
+    def _names(self, name: str) -> list[Name]:
+        """What the server was given to load is surer than what it is called; an adapter's own root is none of these."""
+        return list(self._names_of(self._base(name))) + ([] if self._base(name) == name else [Name(name)])
+
+    def _names_of(self, base: str) -> Iterator[Name]:
+        root = self._origin(base).root
+        if root is not None and root != base:
+            yield Name(shown_name(root), FamilySource.ROOT)
+        yield Name(base)
 
     def lists(self, name: str | None) -> bool | None:
         """Whether the upstream says that it serves that name, as all serve a request without one; None: it has not said
@@ -185,8 +281,5 @@ class ModelTable:
         )
 
 
-def _from_name(name: str) -> ServedModel:
-    checkpoint = checkpoint_of_model_name(name)
-    source = FamilySource.ASSUMED if checkpoint is None else FamilySource.NAME
-    found = resolve(checkpoint.family if checkpoint else ASSUMED_FAMILY, checkpoint=checkpoint)
-    return ServedModel(name, found.family, source, numbers=found.numbers)
+def _parts_of(identity: Identity) -> dict[str, Any]:
+    return {each.name: getattr(identity, each.name) for each in fields(identity)}

@@ -11,6 +11,7 @@ from gateway.ledger.gate import Gate
 from gateway.models.served import ModelTable
 from gateway.pipeline.calibration import Calibrator
 from gateway.pipeline.follow import EngineFollower
+from gateway.pipeline.model_search import ModelSearch
 from gateway.pipeline.text_sample import TextSampler
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.poll import Poller
@@ -31,6 +32,7 @@ class Backend:
     upstream: UpstreamClient
     follower: EngineFollower
     poller: Poller
+    search: ModelSearch
     calibrator: Calibrator
     sampler: TextSampler
     breaker: Breaker = field(default_factory=Breaker)

@@ -119,7 +119,7 @@ def known_family(model: ServedModel) -> VisionFamily | None:
 @dataclass(slots=True)
 class Calibrator:
     """An observer of the poller of one upstream. Each model is asked about once, and once more when the server was
-    started anew; without `ways` never. `pause` ends what is under way.
+    started anew, or when something else is known of it; without `ways` never. `pause` ends what is under way.
     """
 
     models: ModelTable
@@ -127,7 +127,7 @@ class Calibrator:
     counter: Counter
     ways: tuple[Way, ...] = ()
     log_prefix: str = ""
-    _names: tuple[str, ...] = ()
+    _listed: dict[str, ServedModel] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     _attempts: dict[str, int] = field(default_factory=dict)
     _is_paused: bool = False
@@ -139,22 +139,27 @@ class Calibrator:
     @property
     def results(self) -> Mapping[str, Calibration]:
         """By model, of those that are asked about."""
-        return {name: self.models.served(name).calibration for name in self._names}
+        return {name: self.models.served(name).calibration for name in self._listed}
 
     def __call__(self, state: UpstreamState) -> None:
         if not self.ways:
             return
         if state.starts != self._starts or (state.is_up and not self._was_up):
             self._end()
-            self._done.clear()
-            self._attempts.clear()
+            self._listed.clear()
         self._starts, self._was_up = state.starts, state.is_up
-        self._names = asked_models(state)
-        self._done.intersection_update(self._names)
+        self._look(asked_models(state))
         is_news = state.reported_at_seconds != self._reported_at_seconds
         self._reported_at_seconds = state.reported_at_seconds
         if is_news and is_idle(state):
             self._begin()
+
+    def _look(self, names: Sequence[str]) -> None:
+        """What was asked of a model that is known otherwise by now was held against another family."""
+        last, self._listed = self._listed, {name: self.models.served(name) for name in names}
+        kept = {name for name, model in self._listed.items() if last.get(name) is model}
+        self._done &= kept
+        self._attempts = {name: attempts for name, attempts in self._attempts.items() if name in kept}
 
     def pause(self) -> None:
         """Nothing is asked from now on. Safe in a signal handler, which comes between any two steps of the loop."""
@@ -175,7 +180,7 @@ class Calibrator:
         is_under_way = self._task is not None and not self._task.done()
         if self._is_paused or is_under_way:
             return
-        name = next((name for name in self._names if name not in self._done), None)
+        name = next((name for name in self._listed if name not in self._done), None)
         if name is not None:
             self._task = asyncio.create_task(self._calibrate(name), name="calibration")
 
@@ -191,10 +196,14 @@ class Calibrator:
             return
         except Exception:  # noqa: BLE001  nothing that a server says may end more than its calibration
             _log.exception("%scalibrating the model %r failed", self.log_prefix, name)
-            self._done.add(name)
-            return
+            result = None
         finally:
             await self.counter.close()
+        if model is not self.models.served(name):
+            return
+        if result is None:
+            self._done.add(name)
+            return
         self._attempts[name] = attempts = self._attempts.get(name, 0) + 1
         model.calibrated(result)
         if result.state is CalibrationState.UNANSWERED and attempts < _MOST_ATTEMPTS:

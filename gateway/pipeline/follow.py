@@ -10,7 +10,7 @@ from gateway.domain.cost import EngineLimits, growth_room_blocks
 from gateway.domain.learning import SequenceCeiling
 from gateway.domain.quantities import Amounts, Resource
 from gateway.ledger.gate import Gate
-from gateway.models.served import Engine, ModelTable
+from gateway.models.served import Engine, ModelTable, Origin
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.state import UpstreamModel, UpstreamState
@@ -67,7 +67,7 @@ class EngineFollower:
         self.models.engine.is_up = state.is_up
         if state.models is not self._listed:
             self._listed = state.models
-            self.models.listed(dict(state.models))
+            list_models(self.models, state.models)
             self.metrics.know_models(self.models.names, self.name)
         # A report that could not be renewed is not another look: two equal ones would count as a queue that stands.
         if state.report is None or state.reported_at_seconds == self._followed_at_seconds:
@@ -173,6 +173,12 @@ class EngineFollower:
         shares = (live.foreign_requests, self.ceiling.sequences), (live.foreign_blocks, self._pool_blocks)
         if any(foreign and _TOLD_SHARE * foreign >= whole for foreign, whole in shares):
             yield "others use the engine too"
+
+
+def list_models(table: ModelTable, models: Sequence[UpstreamModel]) -> None:
+    """What the upstream's list says."""
+    origins = {model.id: Origin(model.root, model.parent) for model in models}
+    table.listed({model.id: model.max_model_len for model in models}, origins)
 
 
 def describe_engine(engine: Engine, report: EngineReport, most_kv_blocks: int | None) -> None:

@@ -58,6 +58,7 @@ def gauge_readers(
         "admission_pause_seconds": of_each(lambda backend: backend.follower.pause_seconds),
         "calibration_state": lambda: _calibration_states(backends),
         "calibration_disagreeing_pictures": lambda: _disagreeing(backends),
+        "models_of_unknown_family": of_each(_unknown_models),
         "upstream_requests_in_flight": of_each(lambda backend: backend.upstream.statistics().in_flight),
         "upstream_retries_total": of_each(lambda backend: backend.upstream.statistics().retried),
         "pressure_ratio": lambda: _pressures(backends, lambda pressure: pressure.ratio),
@@ -115,6 +116,10 @@ def _disagreeing(backends: Sequence[Backend]) -> Cells:
         for backend in backends
         for model, result in backend.calibrator.results.items()
     }
+
+
+def _unknown_models(backend: Backend) -> int:
+    return sum(backend.models.served(name).is_assumed for name in backend.models.names)
 
 
 def _kv_usage(backend: Backend) -> float:

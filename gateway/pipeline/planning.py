@@ -15,7 +15,7 @@ from gateway.domain.quantities import Bounds
 from gateway.domain.request import ImageRef, VisionRequest
 from gateway.domain.resize import Preset, ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.trim import ContextRoom, TrimPlan, TrimPolicy, TrimReason, last_turn, plan_trim
-from gateway.domain.vision.base import ImageTokens, UnservableImageError, VisionFamily
+from gateway.domain.vision.base import BoundedTokens, ImageTokens, UnservableImageError, VisionFamily
 from gateway.models.served import ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Rules
@@ -159,7 +159,7 @@ async def _read_url(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
 
 
 def _unchanged(source: ImageSource, family: VisionFamily) -> ImagePlan:
-    """For a model whose family is a guess: its price is one too, and what the model can see is not known."""
+    """For a model of unknown family: its price is a bound, and what the model can see is not known."""
     size = source.info.size
     plan = ImagePlan(source.ref.ordinal, source.info, size, 0, 0)
     tokens = image_cost(plan, family).placeholder
@@ -167,12 +167,15 @@ def _unchanged(source: ImageSource, family: VisionFamily) -> ImagePlan:
 
 
 def image_cost(plan: ImagePlan, family: VisionFamily) -> ImageTokens:
-    """What the image costs as planned. One that only a guessed family would refuse costs the most of that family."""
+    """What the image costs as planned. One that the family refuses, though it may not be the model's, costs anything up
+    to the most of that family.
+    """
     try:
         return family.tokens(plan.target)
     except UnservableImageError:
-        most = family.max_image_tokens
-        return ImageTokens(most, family.markers, most, plan.target)
+        most, markers = family.max_image_tokens, family.markers
+        unsure = most + markers - 1
+        return BoundedTokens(most, markers, most, plan.target, uncertain=unsure, uncertain_encoder=most - 1)
 
 
 def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:

@@ -3,7 +3,8 @@
 Needs no engine, as does what goes before: so `vlm-gateway estimate` and `replay` run it too.
 """
 
-from gateway.domain.cost import RequestCost, estimate
+from gateway.domain.calibration import CalibrationState
+from gateway.domain.cost import RequestCost, Uncertainty, VisualBounds, estimate
 from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
@@ -30,13 +31,32 @@ def misfit_of(exchange: Exchange, cost: RequestCost) -> Misfit | None:
     """The end of step 5: why this engine could not serve the request even when idle, if it could not."""
     model, limits = exchange.model, exchange.limits
     assert model is not None and limits is not None, "it has a price"  # noqa: PT018
-    certain = _without_images(cost) if model.is_assumed and cost.images else cost
-    return find_misfit(certain, limits, model.family)
+    if model.is_assumed:
+        return find_misfit(_without_bounds(cost) if cost.images else cost, limits)
+    return find_misfit(cost, limits, model.family)
 
 
-def _without_images(cost: RequestCost) -> RequestCost:
-    """What is certain of a request to a model whose family, and so what its images cost, is a guess."""
-    return cost._replace(prompt_tokens=cost.prompt_tokens + -cost.visual_tokens, visual_tokens=0, images=())
+def visual_bounds(model: ServedModel, cost: RequestCost) -> VisualBounds | None:
+    """Of images whose cost is not known exactly; None where it is, as it is without any."""
+    if not cost.uncertain_visual_tokens:
+        return None
+    why = Uncertainty.UNKNOWN_FAMILY if model.is_assumed else Uncertainty.MORE_THAN_SIZE
+    if model.calibration.state is CalibrationState.DISAGREES:
+        why = Uncertainty.DOUBTED_FAMILY
+    return VisualBounds(cost.visual_tokens - cost.uncertain_visual_tokens, cost.visual_tokens, why)
+
+
+def _without_bounds(cost: RequestCost) -> RequestCost:
+    """What is certain of a request to a model of unknown family: its text, and the lower bounds of its images. To leave
+    images out is no advice, for nobody knows what that would save.
+    """
+    prompt, uncertain = cost.prompt_tokens, cost.uncertain_visual_tokens
+    return cost._replace(
+        prompt_tokens=Bounds(prompt.lower, max(prompt.lower, prompt.expected - uncertain), prompt.upper - uncertain),
+        visual_tokens=cost.visual_tokens - uncertain,
+        uncertain_visual_tokens=0,
+        images=(),
+    )
 
 
 def cost_of(

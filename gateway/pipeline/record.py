@@ -18,6 +18,7 @@ from gateway.domain.tenancy import Tenant
 from gateway.domain.trim import new_images
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.ladder import declare_rungs
+from gateway.pipeline.pricing import visual_bounds
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.request_log import Picture, RequestRecord
@@ -78,6 +79,9 @@ def _rare_fields(exchange: Exchange, error: GatewayError | None) -> dict[str, An
         fields["fetch_ms"] = _milliseconds(exchange.fetch_seconds)
     if exchange.cost is not None and exchange.cost.answers != 1:
         fields["answers"] = exchange.cost.answers
+    if exchange.cost is not None and exchange.model is not None:
+        bounds = visual_bounds(exchange.model, exchange.cost)
+        fields |= {} if bounds is None else {"visual_tokens_least": bounds.lower, "visual_why": bounds.why}
     if exchange.counted_tokens is not None:
         fields["counted_output_tokens"] = exchange.counted_tokens
     if exchange.relieved is not None:

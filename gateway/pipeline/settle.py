@@ -4,7 +4,7 @@ Settling closes the lease. Booking then teaches the learners, counts the metrics
 complete answer it is done once the client has the last byte, for nobody should wait for it.
 """
 
-from gateway.domain.cost import RequestCost
+from gateway.domain.cost import RequestCost, Uncertainty
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
 from gateway.domain.outcome import Ending, Outcome
@@ -17,6 +17,7 @@ from gateway.pipeline.elsewhere import ended_unasked, failed, failed_alone, work
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.planning import image_cost
+from gateway.pipeline.pricing import visual_bounds
 from gateway.pipeline.record import record_of
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
@@ -205,7 +206,8 @@ def _learn(exchange: Exchange) -> None:
         visual_tokens = cost.visual_tokens if told is None else told
         text_tokens = usage.prompt_tokens - visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
-    if exchange.plans and request.truncate_prompt_tokens is None:
+    # Of an unknown family an image that cost little says nothing of the next one.
+    if exchange.plans and request.truncate_prompt_tokens is None and not model.is_assumed:
         seen = -cost.text_tokens + (usage.prompt_tokens - request.prompt_token_ids)
         # Less than the upper bound of what may be less is no sign of a cap.
         least = [image_cost(plan, model.family).least_prompt for plan in exchange.plans]
@@ -278,12 +280,20 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
         metrics.first_token(exchange.first_event_at - exchange.arrived)
     if exchange.transform_seconds:
         metrics.transform(exchange.transform_seconds)
-    if exchange.usage is not None and exchange.cost is not None and exchange.is_priced_as_sent:
-        predicted, reported = exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens
-        metrics.estimate_error(exchange.model_name, predicted, reported)
-        if exchange.model is not None:
-            told = _told_visual_tokens(exchange, exchange.usage, exchange.model)
-            metrics.image_estimate(exchange.model_name, exchange.cost.visual_tokens, told)
+    if exchange.cost is not None and exchange.model is not None:
+        _count_price(metrics, exchange, exchange.cost, exchange.model)
+
+
+def _count_price(metrics: Metrics, exchange: Exchange, cost: RequestCost, model: ServedModel) -> None:
+    bounds = visual_bounds(model, cost)
+    if bounds is not None and exchange.sent_at is not None:
+        metrics.bounded(bounds.why)
+    # What is kept for an unknown family is no prediction.
+    is_predicted = bounds is None or bounds.why is not Uncertainty.UNKNOWN_FAMILY
+    usage = exchange.usage
+    if usage is not None and exchange.is_priced_as_sent and is_predicted:
+        metrics.estimate_error(exchange.model_name, cost.prompt_tokens.expected, usage.prompt_tokens)
+        metrics.image_estimate(exchange.model_name, cost.visual_tokens, _told_visual_tokens(exchange, usage, model))
 
 
 def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:

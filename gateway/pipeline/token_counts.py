@@ -32,7 +32,9 @@ _INLINE_TOKENS = 8192
 
 
 class TokenCount(NamedTuple):
-    """`bounds` include the images; `upper` is None where those are a guess. `tokens` are None where not known."""
+    """`bounds` include the images; `upper` is None where those are of an unknown family, which may cost yet more.
+    `tokens` are None where not known.
+    """
 
     bounds: Bounds
     upper: int | None
@@ -115,15 +117,14 @@ def _count_of(exchange: Exchange, cost: RequestCost) -> TokenCount:
     model, bounds = _model_of(exchange), cost.prompt_tokens
     limits = exchange.limits
     assert limits is not None, "it has a price"
-    if not model.is_assumed or not cost.images:
-        return TokenCount(bounds, bounds.upper, limits.max_model_len)
-    return TokenCount(bounds._replace(lower=cost.text_tokens.lower), None, limits.max_model_len)
+    upper = None if model.is_assumed and cost.images else bounds.upper
+    return TokenCount(bounds, upper, limits.max_model_len)
 
 
 async def _slim_tokens(
     parts: Parts, exchange: Exchange, request: VisionRequest, plan: Plan, cost: RequestCost
 ) -> Sequence[int] | None:
-    """Each image as one; None where a list of them all would be too long, or its images are a guess."""
+    """Each image as one; None where a list of them all would be too long, or its images are of unknown cost."""
     model = _model_of(exchange)
     if model.is_assumed or cost.prompt_tokens.expected > MOST_LISTED_TOKENS:
         return None

@@ -14,6 +14,7 @@ from gateway.domain.outcome import Reason
 from gateway.pipeline import settle
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import declare_rungs
+from gateway.pipeline.pricing import visual_bounds
 from gateway.pipeline.story import as_gateway_error
 from gateway.server.door import Arrival
 from gateway.server.receive import Receive
@@ -95,6 +96,7 @@ def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         )
     if exchange.cost is None or exchange.upstream_status is None or exchange.upstream_status >= 400:
         return ids
+    assert exchange.model is not None, "it has a price"
     return ids + success_headers(
         prompt_tokens=exchange.cost.prompt_tokens.expected,
         visual_tokens=exchange.cost.visual_tokens,
@@ -104,6 +106,7 @@ def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         encoded_anew=exchange.encoded_anew,
         rungs=declare_rungs(exchange),
         fallback=exchange.fallback.name if exchange.fallback else None,
+        bounds=visual_bounds(exchange.model, exchange.cost),
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, ModelWrapValidatorHandler, model_validator
 from gateway.domain.output import ReservationRule
 from gateway.settings.calibration import CalibrationWay
 from gateway.settings.hand_on import HandOnSettings
+from gateway.settings.hub import HubSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.section import Section, checked
@@ -63,6 +64,7 @@ class Settings(Section):
         ),
     ] = ReservationRule.QUANTILE
     models: Models = ()
+    hub: HubSettings = HubSettings()
     calibration: CalibrationWay = "tokenize"
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()

@@ -33,6 +33,13 @@ class ModelSettings(Section):
             "folder's; left out: the folder's, else as checkpoints of the family ship it"
         ),
     ] = None
+    mm_processor_kwargs: Annotated[
+        dict[str, object] | None,
+        Field(
+            description="what the server was started with as `--mm-processor-kwargs`, the same JSON; goes before all "
+            "files; left out: nothing"
+        ),
+    ] = None
     fallback: Annotated[
         str | None,
         Field(

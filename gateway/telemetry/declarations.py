@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.domain.calibration import CalibrationState
+from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Fate, Outcome, Reason
@@ -100,6 +101,12 @@ _RESOURCE = Label(
     "those whose images it still decodes. The gateway's own: `seats` (requests inside), `body_bytes`, `decode_bytes`.",
 )
 _RUNG = Label("rung", tuple(Rung), "A rung of the ladder, as in the settings of `pressure`.")
+_WHY = Label(
+    "why",
+    tuple(Uncertainty),
+    "`unknown_family`: nothing says of which family the model is; `doubted_family`: the server counts otherwise than "
+    "the family that was named; `more_than_size`: the text, or other images, decide too.",
+)
 _GPU = Label("gpu", None, "The card, by its number on that host.")
 LANES = ("text", "image")
 _LANE = Label("lane", LANES, "Requests without images, and those with them.")
@@ -173,6 +180,13 @@ FIRST_TOKEN = Declaration(
     "time_to_first_token_seconds", "histogram", "Time from arrival to the first event.", buckets=_WAIT_SECONDS
 )
 
+BOUNDED = Declaration(
+    "bounded_requests_total",
+    "counter",
+    "Requests sent on whose images have no exact price: a place was kept for the most that they may cost.",
+    (_WHY,),
+)
+
 SENT_ELSEWHERE = Declaration(
     "sent_elsewhere_total",
     "counter",
@@ -196,6 +210,7 @@ RECORDED = (
     IMAGE_ERRORS,
     IMAGES,
     TOKENS_SAVED,
+    BOUNDED,
     RELIEVED,
     SENT_ELSEWHERE,
     PREDICTED_TOKENS,
@@ -296,6 +311,12 @@ OBSERVED = (
     Declaration("upstream_requests_in_flight", "gauge", "Requests sent on whose answers have not ended.", (UPSTREAM,)),
     Declaration(
         "upstream_retries_total", "counter", "Requests sent again because an idle connection was closed.", (UPSTREAM,)
+    ),
+    Declaration(
+        "models_of_unknown_family",
+        "gauge",
+        "Served models of which nothing says what their images cost; these are priced by bounds.",
+        (UPSTREAM,),
     ),
     Declaration(
         "calibration_state",

@@ -19,6 +19,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
+from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Fate, Outcome, Reason
@@ -132,6 +133,7 @@ class Metrics:
         self._image_errors = CounterTable(declared.IMAGE_ERRORS)
         self._images = CounterTable(declared.IMAGES)
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
+        self._bounded = CounterTable(declared.BOUNDED)
         self._relieved = CounterTable(declared.RELIEVED)
         self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
         self._predicted_tokens = CounterTable(declared.PREDICTED_TOKENS)
@@ -140,20 +142,20 @@ class Metrics:
         self._reported_image_tokens = CounterTable(declared.REPORTED_IMAGE_TOKENS)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
-        in_shadow = (self._shadow_decisions, self._shadow_images) if is_shadow else ()
         self._counters = (
             self._requests,
             self._rejections,
             self._image_errors,
             self._images,
             self._tokens_saved,
+            self._bounded,
             self._relieved,
             self._sent_elsewhere,
             self._predicted_tokens,
             self._reported_tokens,
             self._predicted_image_tokens,
             self._reported_image_tokens,
-            *in_shadow,
+            *((self._shadow_decisions, self._shadow_images) if is_shadow else ()),
         )
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
         self._retry_after = Histogram(declared.RETRY_AFTER)
@@ -215,6 +217,10 @@ class Metrics:
     def relieved(self, rung: Rung) -> None:
         """A rung of the ladder changed a request, or refused it."""
         self._relieved.cells[(rung,)] += 1
+
+    def bounded(self, why: Uncertainty) -> None:
+        """A request was sent on whose images have no exact price."""
+        self._bounded.cells[(why,)] += 1
 
     def sent_elsewhere(self, upstream: str) -> None:
         """KeyError for an upstream that was not told at the start."""

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 
 import msgspec
 
-from gateway.domain.cost import EngineLimits
+from gateway.domain.cost import EngineLimits, Uncertainty
 from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.quantities import Bounds
 
@@ -49,8 +49,9 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     `deadline_ms` what the client gave from its arrival. `message` is what a refused client was told, `short` the
     resource that was short. `model` served, in place of `asked_model` where that is there. `upstream` is the server
     that got it or had no place for it, by its name if it has one, and `failed_upstream` the one that failed it before.
-    Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported; `counted_output_tokens` are
-    by the events of a stream in which it reported none.
+    Where it is not known exactly what its images cost, `visual_tokens` are the most, `visual_tokens_least` the least,
+    and `visual_why` says why. Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported;
+    `counted_output_tokens` are by the events of a stream in which it reported none.
     `is_kept_alive`: its 200 went out while it waited, whatever came of it then.
     `fetch_ms` is how long it waited for its images by address. `images_changed` are the entries of `x-gateway-images`.
     Where there is a ladder, `pressure` is what the request met, and `rungs` the value of `x-gateway-pressure`.
@@ -86,6 +87,8 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     is_kept_alive: bool = False
     prompt_tokens: int | None = None
     visual_tokens: int | None = None
+    visual_tokens_least: int | None = None
+    visual_why: Uncertainty | None = None
     output_tokens: int | None = None
     actual_prompt_tokens: int | None = None
     actual_output_tokens: int | None = None

@@ -32,6 +32,8 @@ Observer = Callable[[UpstreamState], None]
 class _Card(msgspec.Struct):
     id: str
     max_model_len: int | None = None
+    root: str | None = None
+    parent: str | None = None
 
 
 class _ModelList(msgspec.Struct):
@@ -178,7 +180,7 @@ async def _read(page: Page, read: Callable[[bytes], _T]) -> _T:
 
 def _read_models(body: bytes) -> tuple[UpstreamModel, ...]:
     cards = msgspec.json.decode(body, type=_ModelList).data
-    return tuple(UpstreamModel(card.id, _context(card.max_model_len)) for card in cards)
+    return tuple(UpstreamModel(card.id, _context(card.max_model_len), card.root, card.parent) for card in cards)
 
 
 def _context(tokens: int | None) -> int | None:

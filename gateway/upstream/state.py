@@ -25,10 +25,14 @@ class Health(StrEnum):
 
 
 class UpstreamModel(NamedTuple):
-    """One entry of `/v1/models`; `max_model_len` in tokens, None for what does not state it."""
+    """One entry of `/v1/models`; `max_model_len` in tokens, None for what does not state it. `root` is the folder or
+    repository that vLLM was given to load, `parent` of an adapter the name of the model that it changes.
+    """
 
     id: str
     max_model_len: int | None
+    root: str | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

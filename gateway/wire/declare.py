@@ -10,6 +10,7 @@ The sizes are before and after, as a viewer sees them. A coordinate that the mod
 
 from collections.abc import Collection, Sequence
 
+from gateway.domain.cost import VisualBounds
 from gateway.domain.errors import GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
 from gateway.domain.outcome import Fate
@@ -28,9 +29,11 @@ def success_headers(
     encoded_anew: Collection[int] = (),
     rungs: str = "",
     fallback: str | None = None,
+    bounds: VisualBounds | None = None,
 ) -> list[tuple[bytes, bytes]]:
-    """Token counts are the estimate's; `trimmed` and `encoded_anew` (not resized) are ordinals of images; `rungs` are
-    those of the ladder that changed the request, `fallback` is the model that served in place of the one asked for.
+    """Token counts are the estimate's, `bounds` what those of images lie between where they are not exact; `trimmed`
+    and `encoded_anew` (not resized) are ordinals of images; `rungs` are those of the ladder that changed the request,
+    `fallback` is the model that served in place of the one asked for.
     """
     headers = [
         (b"x-gateway-prompt-tokens", b"%d" % prompt_tokens),
@@ -38,6 +41,8 @@ def success_headers(
         (b"x-gateway-queue-ms", b"%d" % round(queue_seconds * 1000)),
         *pressure_header(rungs),
     ]
+    if bounds is not None:
+        headers.append((b"x-gateway-visual-bounds", str(bounds).encode()))
     if fallback is not None:
         headers.append((b"x-gateway-model", fallback.encode("ascii", "backslashreplace")))
     images = declare_images(plans, trimmed, encoded_anew)

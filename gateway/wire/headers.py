@@ -118,6 +118,16 @@ HEADERS = (
     ),
     Header(
         Carrier.SUCCESS,
+        "x-gateway-visual-bounds",
+        "lower=1; upper=7371; why=unknown_family",
+        "What the images cost at least and at most, where no one number is known. `unknown_family`: nothing says of "
+        "which family the model is; `doubted_family`: the server itself counts otherwise than the family that was "
+        "named; `more_than_size`: with this one the text, or other images, decide too. "
+        "`x-gateway-visual-tokens` is the upper; nothing is refused for good for more than the lower. Absent where the "
+        "number is exact.",
+    ),
+    Header(
+        Carrier.SUCCESS,
         "x-gateway-queue-ms",
         "812",
         "How long the request waited for a place at vLLM, in milliseconds.",

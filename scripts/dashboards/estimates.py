@@ -102,6 +102,26 @@ _DRIFT = Row(
     ],
 )
 
+_BOUNDS = Row(
+    "Prices that are bounds",
+    [
+        graph(
+            "Requests with images of no exact price",
+            "Per second. A place is kept for the most that the images may cost; why no one number is known.",
+            Query(promql.only_if_any(promql.rate(f"gateway_bounded_requests_total{of()}", "why")), "{{why}}"),
+            unit="reqps",
+            width=12,
+        ),
+        graph(
+            "Models of unknown family",
+            "Served models of which nothing says what their images cost. vlm-gateway check tells what would.",
+            Query(promql.highest(f"gateway_models_of_unknown_family{of('upstream')}", "upstream"), "{{upstream}}"),
+            unit="short",
+            width=12,
+        ),
+    ],
+)
+
 _EFFECT = Row(
     "What the engine says",
     [
@@ -184,5 +204,5 @@ ESTIMATES = Dashboard(
     "vlm-gateway / Estimate quality",
     "Predicted prompt tokens beside those that the engine reported.",
     ("job", "instance", "model", "upstream"),
-    [_TOTALS, _DRIFT, _CALIBRATION, _EFFECT],
+    [_TOTALS, _DRIFT, _CALIBRATION, _BOUNDS, _EFFECT],
 )

@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.cli.check.findings import find
+from gateway.cli.check.findings import Asked, find, table_of
 from gateway.domain.cost import EngineLimits
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.ledger.host_memory import GIB
 from gateway.models.served import ModelTable
-from gateway.policies import models_of
+from gateway.policies import models_of, upstreams_of
 from gateway.settings import Settings
 from gateway.settings_sources import load
 from gateway.upstream.state import UpstreamModel, UpstreamState
@@ -157,6 +157,9 @@ def test_what_the_upstream_tells(upstream):
                     "max_image_tokens": 16_384,
                     "kv_groups": 1,
                     "kv_groups_source": "family",
+                    "price": "exact",
+                    "numbers": said["upstreams"][0]["models"][0]["numbers"],
+                    "troubles": [],
                 }
             ],
             "calibration": {},
@@ -174,7 +177,7 @@ def test_what_is_not_known_is_said_with_what_it_means(upstream):
     assert "Qwen/Qwen2.5-VL-7B-Instruct: unknown layout" not in unknown
     assert "unknown layout" in result.stdout
     assert "other: its context length is not known; not enforced." in unknown
-    assert "other: its family is assumed to be qwen2_5_vl; its prices may queue, but never refuse." in unknown
+    assert "other: nothing says of which family it is; its images are priced by bounds" in unknown
     assert "KV blocks:" not in unknown
     assert "other (not listed by the upstream)" in result.stdout
 
@@ -191,7 +194,9 @@ def test_what_is_not_known_is_said_with_what_it_means(upstream):
 def test_kv_groups_are_known_from_the_folder_or_the_family(monkeypatch, family, folder_groups, told):
     monkeypatch.setattr(ModelTable, "limits", lambda *_: EngineLimits(kv_groups=folder_groups))
     loaded = load(flags={"models": f"[{{name: m, family: {family}}}]", "budget.kv_blocks": "100"})
-    findings = find(loaded, models_of(loaded.settings), [UpstreamState()], GIB)
+    [upstream] = upstreams_of(loaded.settings)
+    table = table_of(loaded.settings, upstream, models_of(loaded.settings), UpstreamState())
+    findings = find(loaded, [Asked(UpstreamState(), table)], GIB)
     (model,) = findings.upstreams[0].models
     assert (model.kv_groups, model.kv_groups_source) == told
     assert any("unknown layout" in sentence for sentence in findings.unknown) is (told[0] is None)

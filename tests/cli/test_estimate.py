@@ -144,10 +144,10 @@ def test_what_takes_the_whole_pool_waits_until_it_is_alone():
     assert "waits until nothing else runs" in result.stdout
 
 
-def test_an_assumed_family_refuses_nothing():
+def test_an_unknown_family_refuses_nothing():
     said, result = found(chat(turn(image(560, 420))), "--max-model-len", "10")
     assert (said["verdict"], said["model"]["family_source"]) == ("admitted", "assumed")
-    assert "The family is assumed" in result.stdout
+    assert "The family is not known" in result.stdout
 
 
 def test_a_request_without_a_model_is_for_the_first_one(folder):

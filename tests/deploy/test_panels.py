@@ -23,6 +23,8 @@ TOLERANCE = 1e-3
 NO_DATA = {
     ("overview", "Log lines lost", 0): "the output of the request log is never slower than the log here",
     ("overview", "Models without series", 0): "it takes more than a hundred served models",
+    ("estimates", "Models of unknown family", 0): "the settings name the family of each",
+    ("estimates", "Requests with images of no exact price", 0): "size alone decides in the families of the day",
     ("budget", "Prompt tokens before their first token", 1): "bounded only where a level of service is stated",
     ("budget", "Prompt tokens behind images", 1): "likewise",
     ("estimates", "Calibration, by state", 0): "servers that are watched this closely are asked nothing beside",

@@ -59,8 +59,9 @@ class TestImageTokenCap:
         cap.observe([1_371], seen)
         assert cap.most is None
 
-    def test_a_guess_stands_until_images_were_surely_more_and_is_not_lifted_by_a_longer_text(self):
-        cap = ImageTokenCap(guess=1_536)
+    def test_what_was_learned_stands_until_images_were_surely_more_and_is_not_lifted_by_a_longer_text(self):
+        cap = ImageTokenCap()
+        cap.observe([15_303], Bounds.exact(1_536))
         cap.observe([1_371], Bounds(1_300, 1_460, 1_570))
         assert cap.within(15_303) == 1_536
         cap.observe([4_000], Bounds(3_500, 3_900, 4_100))

@@ -6,7 +6,9 @@ from gateway.domain.vision.one_of import OneOf
 from gateway.domain.vision.registry import family_for
 from gateway.domain.vision.sources import Number
 from gateway.models.configure import configured_model
-from gateway.models.served import Engine, FamilySource, ModelTable
+from gateway.models.identity import FoundFiles
+from gateway.models.processor_config import parse_model
+from gateway.models.served import Engine, FamilySource, ModelTable, Origin, Wanted
 
 PATCH = Number("patch_size", 16, "published")
 
@@ -26,23 +28,22 @@ def test_a_published_checkpoints_name_says_its_family_and_its_numbers():
 
 def test_another_name_is_assumed():
     [model] = listed("my-own")
-    assert (model.family.name, model.is_assumed) == ("qwen2_5_vl", True)
+    assert (model.family.name, model.is_assumed, model.numbers) == ("unknown", True, ())
 
 
 class TestCalibration:
     def test_a_family_that_was_found_prices_from_then_on(self):
         [model] = listed("my-own")
-        assert model.image_cap.most == 1536
         found = family_for("qwen3_vl", None)
         model.calibrated(Calibration(CalibrationState.FOUND, family=found, numbers=(PATCH,)))
         assert (model.family, model.family_source, model.numbers) == (found, FamilySource.CALIBRATION, (PATCH,))
-        assert (model.is_assumed, model.image_cap.most) == (False, None)
+        assert not model.is_assumed
 
     def test_bounds_of_several_price_a_model_that_stays_unknown(self):
         [model] = listed("my-own")
         bounds = OneOf("a or b", (family_for("qwen3_vl", None),), ())
         model.calibrated(Calibration(CalibrationState.SEVERAL, family=bounds))
-        assert (model.family, model.is_assumed, model.image_cap.most) == (bounds, True, None)
+        assert (model.family, model.is_assumed) == (bounds, True)
 
     def test_a_family_that_was_named_stays_named_and_its_prices_become_bounds(self):
         [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
@@ -58,11 +59,12 @@ class TestCalibration:
         other = family_for("llava_1_5", None)
         for model in (named, unknown):
             model.calibrated(Calibration(CalibrationState.FOUND, family=other))
+            model.image_cap.most = 576
             model.calibrated(Calibration(CalibrationState.UNANSWERED, trouble="gone"))
             assert model.calibration.state is CalibrationState.UNANSWERED
         assert (named.uncalibrated, unknown.uncalibrated) == before
         assert (named.family, unknown.family) == (before[0].family, before[1].family)
-        assert (unknown.is_assumed, unknown.image_cap.most) == (True, 1536)
+        assert (unknown.is_assumed, unknown.image_cap.most) == (True, None)
 
     def test_a_smaller_maximum_of_the_server_caps_what_its_images_cost_until_that_is_gone(self):
         [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
@@ -83,4 +85,153 @@ class TestCalibration:
         here, there = one.at_one_upstream(), one.at_one_upstream()
         here.calibrated(Calibration(CalibrationState.FOUND, family=family_for("qwen3_vl", None)))
         assert (here.is_assumed, there.is_assumed) == (False, True)
-        assert (here.image_cap.most, there.image_cap.most) == (None, 1536)
+
+
+FILES = FoundFiles(
+    parse_model(
+        {"architectures": ["Qwen2_5_VLForConditionalGeneration"]},
+        {"patch_size": 14, "merge_size": 2, "min_pixels": 3136, "max_pixels": 802_816},
+        None,
+    ),
+    FamilySource.CACHE,
+)
+
+
+def table_of(*configured, **origins):
+    table = ModelTable(configured, Engine(LearnedLimit(), LearnedLimit()))
+    relist(table, **origins)
+    return table
+
+
+def relist(table, **origins):
+    table.listed(dict.fromkeys(origins, 4096), {name: Origin(*origin) for name, origin in origins.items()})
+
+
+def configured(name, **said):
+    return configured_model(name, **{"family": None, "folder": None, "processor": None} | said)
+
+
+def found_by(table, name):
+    model = table.served(name)
+    return model.family.name, model.family_source
+
+
+class TestOrigins:
+    def test_an_alias_is_known_by_what_the_server_loads(self):
+        table = table_of(vision=("Qwen/Qwen2.5-VL-7B-Instruct",), other=("/models/Qwen3-VL-8B-Instruct",))
+        assert found_by(table, "vision") == ("qwen2_5_vl", FamilySource.ROOT)
+        assert found_by(table, "other") == ("qwen3_vl", FamilySource.ROOT)
+
+    def test_so_is_a_configured_one_once_it_is_listed(self):
+        table = ModelTable([configured("vision")], Engine(LearnedLimit(), LearnedLimit()))
+        assert table.served("vision").is_assumed
+        relist(table, vision=("Qwen/Qwen2.5-VL-7B-Instruct",))
+        assert found_by(table, "vision") == ("qwen2_5_vl", FamilySource.ROOT)
+        relist(table)
+        assert found_by(table, "vision") == ("qwen2_5_vl", FamilySource.ROOT), "it is remembered while it is away"
+
+    def test_an_adapter_is_as_its_parent(self):
+        table = table_of(base=("Qwen/Qwen2.5-VL-7B-Instruct",), adapter=("/loras/mine", "base"))
+        assert found_by(table, "adapter") == found_by(table, "base") == ("qwen2_5_vl", FamilySource.ROOT)
+
+    def test_also_where_the_settings_name_the_parent(self):
+        options = {"max_pixels": 401_408}
+        table = table_of(configured("base", family="qwen2_5_vl", options=options), adapter=("/loras/mine", "base"))
+        assert found_by(table, "adapter") == ("qwen2_5_vl", FamilySource.SETTING)
+        assert table.served("adapter").family.max_image_tokens == 512
+
+    def test_the_settings_own_word_on_the_adapter_goes_before(self):
+        table = table_of(configured("adapter", family="qwen3_vl"), base=("qwen2-vl",), adapter=("/loras/mine", "base"))
+        assert found_by(table, "adapter") == ("qwen3_vl", FamilySource.SETTING)
+
+    def test_a_parent_that_nobody_lists_is_none(self):
+        assert table_of(adapter=("/loras/mine", "gone")).served("adapter").is_assumed
+
+    def test_another_model_under_the_same_name_is_known_anew(self):
+        table = table_of(vision=("Qwen/Qwen2.5-VL-7B-Instruct",))
+        before = table.served("vision")
+        relist(table, vision=("Qwen/Qwen3-VL-8B-Instruct",))
+        assert found_by(table, "vision") == ("qwen3_vl", FamilySource.ROOT)
+        assert before.family.name == "qwen2_5_vl", "requests on their way keep what they were priced by"
+        assert table.served("vision").ratio is before.ratio
+
+    def test_options_that_do_not_fit_what_the_server_loads_are_told_once(self, caplog):
+        table = table_of(configured("vision", options={"num_crops": 4}), vision=("Qwen/Qwen3-VL-8B-Instruct",))
+        relist(table, vision=("Qwen/Qwen3-VL-8B",))
+        assert found_by(table, "vision") == ("qwen3_vl", FamilySource.ROOT)
+        assert caplog.text.count("model 'vision': image processor configuration: num_crops") == 1
+
+
+class TestFoundFiles:
+    def test_all_are_wanted_but_those_with_a_folder_and_adapters(self, model_folder):
+        folder = configured("mine", folder=str(model_folder()))
+        table = table_of(folder, vision=("org/model",), adapter=("/loras/mine", "vision"))
+        assert table.wanted() == (Wanted("vision", "org/model"),)
+
+    def test_they_say_what_the_model_is_and_its_adapters(self):
+        table = table_of(vision=("org/model",), adapter=("/loras/mine", "vision"))
+        table.served("vision").image_cap.most = 7
+        table.found(*table.wanted(), FILES)
+        assert found_by(table, "vision") == found_by(table, "adapter") == ("qwen2_5_vl", FamilySource.CACHE)
+        model = table.served("vision")
+        assert (model.family.max_pixels, model.max_model_len, model.image_cap.most) == (802_816, 4096, None)
+
+    def test_an_adapter_that_comes_later_has_them_too(self):
+        table = table_of(vision=("org/model",))
+        table.found(*table.wanted(), FILES)
+        relist(table, vision=("org/model",), adapter=("/loras/mine", "vision"))
+        assert found_by(table, "adapter") == ("qwen2_5_vl", FamilySource.CACHE)
+
+    def test_files_that_say_nothing_new_change_nothing(self):
+        table = table_of(vision=("org/model",))
+        table.found(*table.wanted(), FILES)
+        before = table.served("vision")
+        table.found(*table.wanted(), FILES)
+        assert table.served("vision") is before
+
+    def test_they_are_of_no_other_model_that_came_meanwhile(self):
+        table = table_of(vision=("org/model",))
+        (wanted,) = table.wanted()
+        relist(table, vision=("org/other",))
+        table.found(wanted, FILES)
+        assert table.served("vision").is_assumed
+        relist(table)
+        table.found(wanted, FILES)
+        assert table.names == ()
+
+    def test_and_are_forgotten_with_the_model_that_they_are_of(self):
+        table = table_of(vision=("org/model",))
+        table.found(*table.wanted(), FILES)
+        relist(table, vision=("org/other",))
+        assert table.served("vision").is_assumed
+
+
+class TestCalibrationAndFiles:
+    def test_what_files_say_takes_the_place_of_what_was_calibrated(self):
+        table = table_of(vision=("org/model",))
+        before = table.served("vision")
+        before.calibrated(Calibration(CalibrationState.FOUND, family=family_for("qwen3_vl", None), numbers=(PATCH,)))
+        table.found(*table.wanted(), FILES)
+        model = table.served("vision")
+        assert found_by(table, "vision") == ("qwen2_5_vl", FamilySource.CACHE)
+        assert (model.calibration.state, model.uncalibrated.family) == (CalibrationState.WAITING, model.family)
+        assert found_by(table, "vision") != (before.family.name, before.family_source), "those on their way keep theirs"
+
+    def test_files_that_say_nothing_new_leave_what_was_calibrated(self):
+        table = table_of(vision=("org/model",))
+        table.found(*table.wanted(), FILES)
+        model = table.served("vision")
+        bounds = OneOf("qwen2_5_vl", (model.family, family_for("qwen3_vl", None)), ())
+        model.calibrated(Calibration(CalibrationState.DISAGREES, family=bounds))
+        table.found(*table.wanted(), FILES)
+        assert table.served("vision") is model
+        assert model.family is bounds
+
+    def test_calibration_then_overlays_what_files_say(self):
+        table = table_of(vision=("org/model",))
+        table.found(*table.wanted(), FILES)
+        model = table.served("vision")
+        bounds = OneOf("qwen2_5_vl", (model.family, family_for("qwen3_vl", None)), ())
+        model.calibrated(Calibration(CalibrationState.DISAGREES, family=bounds))
+        assert (model.family, model.uncalibrated.family.max_pixels) == (bounds, 802_816)
+        assert (model.family_source, model.is_assumed) == (FamilySource.CACHE, False)

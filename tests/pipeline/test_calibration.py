@@ -17,7 +17,9 @@ from gateway.domain.ticket import Ticket
 from gateway.emulator.vision import FAMILIES
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
-from gateway.models.served import Engine, FamilySource, ModelTable
+from gateway.models.identity import FoundFiles
+from gateway.models.processor_config import parse_model
+from gateway.models.served import Engine, FamilySource, ModelTable, Wanted
 from gateway.pipeline.calibration import Calibrator, measure
 from gateway.upstream.counting import CountError, CountRefusedError, Way
 from gateway.upstream.state import UpstreamModel, UpstreamState
@@ -83,6 +85,11 @@ class Looks:
     def list(self, *names):
         self.state = replace(self.state, models=tuple(UpstreamModel(name, 4096) for name in names))
         self.table.listed(dict(self.state.models))
+
+    def tell(self, name):
+        """Its own files were found, and say that it is a Qwen2.5-VL."""
+        config = {"architectures": ["Qwen2_5_VLForConditionalGeneration"]}
+        self.table.found(Wanted(name, None), FoundFiles(parse_model(config, None, None), FamilySource.CACHE))
 
     def see(self, **changes):
         """A look, without waiting for what it begins."""
@@ -322,6 +329,36 @@ class TestWhenItIsAsked:
         looks.list("mine", QWEN3)
         await looks.look()
         assert looks.states == [CalibrationState.FOUND, CalibrationState.DISAGREES]
+
+    async def test_anew_when_something_else_is_known_of_the_model(self, looks):
+        await looks.look()
+        looks.tell(QWEN3)
+        assert looks.states == [CalibrationState.WAITING]
+        await looks.look()
+        assert (looks.states, looks.model().family.name) == ([CalibrationState.AGREES], "qwen2_5_vl")
+        asked = len(looks.server.asked)
+        await looks.look()
+        assert len(looks.server.asked) == asked
+
+    async def test_an_answer_about_what_was_known_before_is_none(self, looks, caplog):
+        looks.see()
+        await asyncio.sleep(0)
+        looks.tell(QWEN3)
+        looks.see()
+        await looks.look()
+        assert (looks.states, caplog.messages) == ([CalibrationState.WAITING], [])
+        await looks.look()
+        assert looks.states == [CalibrationState.AGREES]
+
+    @pytest.mark.parametrize("failure", [CountError("no"), ZeroDivisionError("oops")])
+    async def test_a_model_that_is_known_anew_has_all_its_attempts_again(self, looks, failure):
+        looks.server.failure = failure
+        for _ in range(4):
+            await looks.look()
+        looks.tell(QWEN3)
+        looks.server.failure = None
+        await looks.look()
+        assert looks.states == [CalibrationState.AGREES]
 
     async def test_of_very_many_names_some_and_of_endless_ones_none(self):
         looks = Looks(["x" * 201, *(f"adapter-{number}" for number in range(20))])

@@ -233,24 +233,25 @@ async def test_an_answer_that_fills_the_context_says_nothing_of_how_long_answers
 
 
 async def test_usage_tells_that_the_server_was_started_with_a_smaller_maximum_for_images():
-    """What a large picture costs is a guess until one was seen; then it is what that cost. vLLM tells it nowhere."""
+    """What a large picture costs there is not known until one was seen; then it is what that cost. vLLM tells it
+    nowhere.
+    """
     large, small = (image(data_url(encoded(picture(side, side), "JPEG"), "image/jpeg")) for side in (3000, 500))
 
     async def answer_with_usage(visit):
         usage = {"prompt_tokens": 1_000, "completion_tokens": 2, "total_tokens": 1_002}
         await visit.answer("200 OK", json.dumps(json.loads(ANSWER) | {"usage": usage}).encode())
 
-    served = model_server(answer_with_usage, models=("unheard-of",))
-    async with served as upstream, live_gateway(upstream.base_url) as gateway:
+    async with model_server(answer_with_usage) as upstream, live_gateway(upstream.base_url) as gateway:
         await gateway.until_up()
 
         async def visual_tokens(picture):
-            answer = await gateway.chat(picture, model="unheard-of")
+            answer = await gateway.chat(picture)
             await gateway.until_released()
             return int(answer.headers["x-gateway-visual-tokens"])
 
         before, afterwards = await visual_tokens(large), await visual_tokens(large)
-        assert before == 1_536
+        assert before == 107 * 107 + 2
         assert 900 < afterwards < 1_000
         assert await visual_tokens(small) == 326
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -83,13 +83,15 @@ async def model_server(
     port: int = 0,
     models: Sequence[str] = (MODEL,),
     context: int = 32_768,
+    roots: Mapping[str, str] | None = None,
     *,
     is_idle: bool = False,
 ) -> AsyncIterator[Stub]:
-    """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does. Its metrics tell nothing, or
-    that it `is_idle`.
+    """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does. `roots` are what some of the
+    models were loaded from. Its metrics tell nothing, or that it `is_idle`.
     """
     cards = [{"id": model, "object": "model", "max_model_len": context} for model in models]
+    cards = [card | {"root": root} if (root := (roots or {}).get(str(card["id"]))) else card for card in cards]
     listed = json.dumps({"object": "list", "data": cards}).encode()
 
     async def serve(visit: Visit) -> None:

@@ -2,23 +2,25 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from gateway.cli.check.calibration import calibrate
-from gateway.cli.check.findings import LOOK_SECONDS, find, table_of
+from gateway.cli.check.findings import LOOK_SECONDS, Asked, find, table_of
+from gateway.cli.check.models import look_for_files
 from gateway.cli.check.tables import print_findings
 from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
-from gateway.domain.calibration import Calibration
 from gateway.ledger.host_memory import memory_limit_bytes
+from gateway.model_files import places_of
 from gateway.models.configure import ModelSettingsError
+from gateway.models.places import Places
 from gateway.models.served import ServedModel
-from gateway.policies import calibration_ways_of, models_of, upstreams_of
+from gateway.policies import UpstreamPolicy, calibration_ways_of, models_of, upstreams_of
 from gateway.settings import Settings
 from gateway.upstream.poll import discover
-from gateway.upstream.state import UpstreamState
 
 
 def check(
@@ -27,7 +29,8 @@ def check(
     upstream: UpstreamAddresses = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Print every setting with its value and source, the limits that follow from it, and what vLLM says of itself.
+    """Print every setting with its value and source, the limits that follow from it, what vLLM says of itself, and of
+    each model the numbers that its images' prices depend on, each with its source.
 
     Every name here can be set in the file, as a flag (--set queue.requests=64) or in the environment
     (GATEWAY_QUEUE__REQUESTS=64); the flag wins, then the environment.
@@ -49,8 +52,8 @@ def check(
         models = models_of(loaded.settings)
     except ModelSettingsError as mistakes:
         fail(f"The models cannot be read:\n{mistakes}")
-    states, calibrations = asyncio.run(_ask_all(loaded.settings, models))
-    findings = find(loaded, models, states, memory_limit_bytes(), calibrations)
+    with places_of(loaded.settings, os.environ) as places:
+        findings = find(loaded, asyncio.run(_ask_all(loaded.settings, models, places)), memory_limit_bytes())
     print_findings(findings)
     if as_json:
         typer.echo(json.dumps(findings.as_json()))
@@ -60,15 +63,13 @@ def check(
         fail("\n".join(sentences), exit_code=1)
 
 
-async def _ask_all(
-    settings: Settings, models: Sequence[ServedModel]
-) -> tuple[list[UpstreamState], list[dict[str, Calibration]]]:
-    """One look at each upstream, and what those that are idle say of the models' prices."""
-    upstreams = upstreams_of(settings)
-    looks = [discover(each.url, upstream_key=each.key, timeout_seconds=LOOK_SECONDS) for each in upstreams]
-    states = await asyncio.gather(*looks)
-    calibrations = [
-        calibrate(each, table_of(settings, each, models, state), state, calibration_ways_of(settings))
-        for each, state in zip(upstreams, states, strict=True)
-    ]
-    return states, await asyncio.gather(*calibrations)
+async def _ask_all(settings: Settings, models: Sequence[ServedModel], places: Places) -> list[Asked]:
+    """One look at each upstream, its models' files, and what one that is idle says of their prices."""
+    return await asyncio.gather(*(_ask(settings, each, models, places) for each in upstreams_of(settings)))
+
+
+async def _ask(settings: Settings, upstream: UpstreamPolicy, models: Sequence[ServedModel], places: Places) -> Asked:
+    state = await discover(upstream.url, upstream_key=upstream.key, timeout_seconds=LOOK_SECONDS)
+    table = table_of(settings, upstream, models, state)
+    troubles = await asyncio.to_thread(look_for_files, table, places)
+    return Asked(state, table, troubles, await calibrate(upstream, table, state, calibration_ways_of(settings)))

@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.cli.check.calibration import calibration_json
-from gateway.domain.calibration import Calibration
+from gateway.cli.check.models import ModelFound, describe_model, unknown_of_images
+from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
 from gateway.models.served import Engine, ModelTable, ServedModel
-from gateway.pipeline.follow import describe_engine
+from gateway.pipeline.follow import describe_engine, list_models
 from gateway.policies import (
     ByteBudgets,
     PixelLimit,
@@ -30,8 +31,6 @@ from gateway.upstream.state import UpstreamState
 
 LOOK_SECONDS = 5.0
 
-_FULL_ATTENTION_FAMILIES = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
-"""Every layer of their language models is of one kind, so their KV cache has one group. Qwen 3.5 mixes two kinds."""
 _OFF_WHERE_EMPTY = ("pressure.", "streaming.")
 
 
@@ -44,19 +43,15 @@ class Effective:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFound:
-    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout."""
+class Asked(NamedTuple):
+    """What one upstream said: a look at it, its models as they are then known, what was in the way of their own files,
+    and what came of asking the server what pictures cost, both by model.
+    """
 
-    name: str
-    is_served: bool
-    max_model_len: int | None
-    family: str
-    family_source: str
-    is_text_exact: bool
-    max_image_tokens: int
-    kv_groups: int | None
-    kv_groups_source: str
+    state: UpstreamState
+    models: ModelTable
+    troubles: Mapping[str, tuple[str, ...]] = {}
+    calibrations: Mapping[str, Calibration] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class UpstreamFound:
     state: UpstreamState
     engine: Engine
     models: list[ModelFound]
-    calibrations: dict[str, Calibration]
+    calibrations: Mapping[str, Calibration]
     calibrated_families: dict[str, str]
 
     def as_json(self) -> dict[str, Any]:
@@ -141,24 +136,11 @@ class Findings:
         }
 
 
-def find(
-    loaded: Loaded,
-    models: Sequence[ServedModel],
-    states: Sequence[UpstreamState],
-    memory_limit_bytes: int,
-    calibrations: Sequence[dict[str, Calibration]] = (),
-) -> Findings:
-    """Everything from values; `states` are one look at each upstream, `calibrations` what each was asked (none: nothing
-    was), `memory_limit_bytes` is this process's limit.
-    """
+def find(loaded: Loaded, asked: Sequence[Asked], memory_limit_bytes: int) -> Findings:
+    """Everything from values; `asked` is what each upstream said, `memory_limit_bytes` is this process's limit."""
     settings = loaded.settings
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes)
-    upstreams = [
-        _found(loaded, upstream, table_of(settings, upstream, models, state), state, asked)
-        for upstream, state, asked in zip(
-            upstreams_of(settings), states, calibrations or [{} for _ in states], strict=True
-        )
-    ]
+    upstreams = [_found(loaded, upstream, each) for upstream, each in zip(upstreams_of(settings), asked, strict=True)]
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
         budgets=budgets,
@@ -182,17 +164,12 @@ def table_of(
     if state.report is not None:
         describe_engine(engine, state.report, upstream.kv_blocks)
     table = ModelTable([model.at_one_upstream() for model in models], engine)
-    table.listed({model.id: model.max_model_len for model in state.models})
+    list_models(table, state.models)
     return table
 
 
-def _found(
-    loaded: Loaded,
-    upstream: UpstreamPolicy,
-    table: ModelTable,
-    state: UpstreamState,
-    calibrations: dict[str, Calibration],
-) -> UpstreamFound:
+def _found(loaded: Loaded, upstream: UpstreamPolicy, asked: Asked) -> UpstreamFound:
+    state, table, troubles, calibrations = asked
     for name, result in calibrations.items():
         table.served(name).calibrated(result)
     served_names = {model.id for model in state.models}
@@ -204,7 +181,12 @@ def _found(
         is_given=is_named or "upstream.url" in loaded.origins,
         state=state,
         engine=table.engine,
-        models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
+        models=[
+            describe_model(
+                model, table.limits(model).kv_groups, troubles.get(model.name, ()), is_served=model.name in served_names
+            )
+            for model in served
+        ],
         calibrations=calibrations,
         calibrated_families={name: table.served(name).uncalibrated.family.name for name in calibrations},
     )
@@ -232,30 +214,6 @@ def _ladder(settings: Settings) -> Iterator[RungFound]:
     }
     for rung, band in policy.bands.items():
         yield RungFound(rung, band.enter, band.leave, what[rung])
-
-
-def _describe(model: ServedModel, served_names: set[str], folder_groups: int | None) -> ModelFound:
-    kv_groups, kv_groups_source = _kv_groups(model, folder_groups)
-    return ModelFound(
-        name=model.name,
-        is_served=model.name in served_names,
-        max_model_len=model.max_model_len,
-        family=model.family.name,
-        family_source=model.family_source.value,
-        is_text_exact=model.exact_text is not None,
-        max_image_tokens=model.family.max_image_tokens,
-        kv_groups=kv_groups,
-        kv_groups_source=kv_groups_source,
-    )
-
-
-def _kv_groups(model: ServedModel, folder_groups: int | None) -> tuple[int | None, str]:
-    """How many groups of layers need KV blocks of their own, and what says so."""
-    if folder_groups is not None:
-        return folder_groups, "folder"
-    if not model.is_assumed and model.family.name in _FULL_ATTENTION_FAMILIES:
-        return 1, "family"
-    return None, "unknown"
 
 
 def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effective]:
@@ -308,7 +266,8 @@ def _unknown_at(upstream: UpstreamFound) -> Iterator[str]:
     if not upstream.models:
         yield "Models: none is configured and none was listed; prices are of an assumed family and refuse nothing."
     for model in upstream.models:
-        yield from _unknown_of(model)
+        result = upstream.calibrations.get(model.name)
+        yield from _unknown_of(model, is_doubted=result is not None and result.state is CalibrationState.DISAGREES)
         if engine.kv_blocks is not None and model.kv_groups is None:
             yield (
                 f"{model.name}: unknown layout of KV groups, and its layers may be of several kinds; a request is "
@@ -316,13 +275,9 @@ def _unknown_at(upstream: UpstreamFound) -> Iterator[str]:
             )
 
 
-def _unknown_of(model: ModelFound) -> Iterator[str]:
+def _unknown_of(model: ModelFound, *, is_doubted: bool) -> Iterator[str]:
     if model.max_model_len is None:
         yield f"{model.name}: its context length is not known; not enforced."
-    if model.family_source == "assumed":
-        yield (
-            f"{model.name}: its family is assumed to be {model.family}; its prices may queue, but never refuse. "
-            f"Set models: [{{name: {model.name}, family: ...}}]."
-        )
+    yield from unknown_of_images(model, is_doubted=is_doubted)
     if not model.is_text_exact:
         yield f"{model.name}: text is estimated by its bytes; set its folder (models[].folder) for exact counts."

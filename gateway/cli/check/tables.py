@@ -9,6 +9,7 @@ from rich.text import Text
 
 from gateway.cli.check.calibration import print_calibrations
 from gateway.cli.check.findings import Effective, Findings, UpstreamFound
+from gateway.cli.check.numbers import numbers_tables
 from gateway.cli.options import wide_console
 
 _MIB = 1 << 20
@@ -102,11 +103,13 @@ def _print_upstream(console: Console, upstream: UpstreamFound) -> None:
         console.print(f"Prefix caching: {'on' if engine.prefix_caching else 'off'}")
     if upstream.models:
         console.print(_models_table(upstream))
+        for table in numbers_tables(upstream.models):
+            console.print(table)
     print_calibrations(console, upstream.calibrations, upstream.calibrated_families)
 
 
 def _models_table(upstream: UpstreamFound) -> Table:
-    columns = ("name", "context", "family", "found by", "KV groups", "text", "tokens of the largest image")
+    columns = ("name", "context", "family", "found by", "KV groups", "text", "tokens of the largest image", "price")
     table = _table("Models", *columns)
     for model in upstream.models:
         table.add_row(
@@ -117,6 +120,7 @@ def _models_table(upstream: UpstreamFound) -> Table:
             "unknown layout" if model.kv_groups is None else f"{model.kv_groups} (by {model.kv_groups_source})",
             "exact" if model.is_text_exact else "estimated",
             f"{model.max_image_tokens:,}",
+            model.price,
         )
     return table
 

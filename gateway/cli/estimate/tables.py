@@ -125,7 +125,9 @@ def _print_verdict(console: Console, found: Report, hints: Hints) -> None:
         if hints.needs_all and priced is not None and _needs_all(priced):
             console.print(hints.needs_all)
         if priced is not None and priced.model.family_source == FamilySource.ASSUMED:
-            console.print("The family is assumed, so nothing is refused for its size; name it in models.")
+            console.print(
+                "The family is not known: its images are priced by bounds, and none is refused; name it in models."
+            )
     else:
         _print_error(console, verdict.error)
     if verdict.pressure is not None:

@@ -38,6 +38,7 @@ from gateway.domain.vision import (
 )
 from gateway.domain.vision.base import ProcessorConfigError, VisionFamily
 from gateway.domain.vision.checkpoints import CHECKPOINTS, Checkpoint, checkpoint_of_model_name
+from gateway.domain.vision.options import option_sources
 from gateway.domain.vision.sources import CLASS_DEFAULT, Number, Source, Sources
 
 
@@ -152,7 +153,7 @@ def resolve(
     if not has_processor and all(number.source == CLASS_DEFAULT for number in _build(family, known).numbers):
         is_of_family = checkpoint is not None and checkpoint.family == family
         known.append(checkpoint.source if checkpoint and is_of_family else _first_of(family).source)
-    return _build(family, [Source("mm-processor-kwargs", options or {}), *known])
+    return _build(family, [*option_sources(family, options or {}), *known])
 
 
 def processor_sources(name: str, config: Mapping[str, object]) -> list[Source]:

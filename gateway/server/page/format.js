@@ -64,9 +64,13 @@ export const reasons = (words) => words.map((word) => WHYS[word] ?? word).join("
 const SOURCES = {
   setting: "by the settings",
   folder: "by the model's folder",
+  server_folder: "by the folder that the server loads",
+  cache: "by its files in the Hugging Face cache",
+  hub: "by its files on the hub",
+  root: "by what the server loads",
   name: "by its name",
   calibration: "by what its server counts",
-  assumed: "assumed: its name does not tell",
+  assumed: "not known: its images are priced by bounds",
 };
 
 export const familySource = (source) => SOURCES[source] ?? source;

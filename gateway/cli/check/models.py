@@ -1,0 +1,113 @@
+"""What `check` has to tell of each model: its family, the numbers that its images' prices depend on, and the source of
+each. As values; no printing here.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gateway.domain.geometry import Size
+from gateway.domain.vision.base import UnservableImageError, VisionFamily
+from gateway.domain.vision.sources import Number
+from gateway.models.identity import FamilySource
+from gateway.models.places import Places
+from gateway.models.served import ModelTable, ServedModel
+
+EXACT, BOUNDS = "exact", "bounds"
+
+_FULL_ATTENTION_FAMILIES = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
+"""Every layer of their language models is of one kind, so their KV cache has one group. Qwen 3.5 mixes two kinds."""
+
+_SAMPLES = (Size(224, 224), Size(1024, 1024), Size(1920, 1080), Size(600, 2400))
+"""A family whose price more than the size decides shows it on one of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFound:
+    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout.
+
+    `price` of images is exact or bounds, `numbers` are what it depends on, each with its source, and `troubles` what
+    was in the way of the model's own files.
+    """
+
+    name: str
+    is_served: bool
+    max_model_len: int | None
+    family: str
+    family_source: str
+    is_text_exact: bool
+    max_image_tokens: int
+    kv_groups: int | None
+    kv_groups_source: str
+    price: str
+    numbers: tuple[Number, ...]
+    troubles: tuple[str, ...]
+
+
+def look_for_files(table: ModelTable, places: Places) -> dict[str, tuple[str, ...]]:
+    """As the gateway does beside its work; what was in the way, by model. May take a while."""
+    troubles = {}
+    for wanted in table.wanted():
+        look = places.look(*wanted)
+        troubles[wanted.name] = look.troubles
+        if look.found is not None:
+            table.found(wanted, look.found)
+    return troubles
+
+
+def describe_model(
+    model: ServedModel, kv_groups: int | None, troubles: Sequence[str], *, is_served: bool
+) -> ModelFound:
+    """`kv_groups` as its files tell."""
+    known_groups, kv_groups_source = _kv_groups(model, kv_groups)
+    return ModelFound(
+        name=model.name,
+        is_served=is_served,
+        max_model_len=model.max_model_len,
+        family=model.family.name,
+        family_source=model.family_source.value,
+        is_text_exact=model.exact_text is not None,
+        max_image_tokens=model.family.max_image_tokens,
+        kv_groups=known_groups,
+        kv_groups_source=kv_groups_source,
+        price=EXACT if all(_is_exact(model.family, size) for size in _SAMPLES) else BOUNDS,
+        numbers=model.numbers,
+        troubles=tuple(troubles),
+    )
+
+
+def unknown_of_images(model: ModelFound, *, is_doubted: bool = False) -> Iterator[str]:
+    """Sentences about what is not known of the cost of its images. `is_doubted`: the server counts them otherwise."""
+    if model.family_source == FamilySource.ASSUMED:
+        yield (
+            f"{model.name}: nothing says of which family it is; its images are priced by bounds: a place is kept for "
+            "the most that each may take, and none is refused for it. "
+            f"Set models: [{{name: {model.name}, family: ...}}], or its folder."
+        )
+    elif is_doubted and model.price == BOUNDS:
+        yield (
+            f"{model.name}: its server counts its images otherwise than {model.family} does; until one of the two is "
+            "put right a place is kept for the most that each may take, and only the least is a reason to refuse."
+        )
+    elif model.price == BOUNDS:
+        yield (
+            f"{model.name}: more than its size decides what an image costs of {model.family}; a place is kept for the "
+            "most that it can be, and only the least is a reason to refuse."
+        )
+    for trouble in model.troubles:
+        yield f"{model.name}: its own files: {trouble}"
+
+
+def _is_exact(family: VisionFamily, size: Size) -> bool:
+    try:
+        return family.tokens(size).is_exact
+    except UnservableImageError:
+        return True
+
+
+def _kv_groups(model: ServedModel, of_files: int | None) -> tuple[int | None, str]:
+    """How many groups of layers need KV blocks of their own, and what says so."""
+    if of_files is not None:
+        return of_files, "folder" if model.said.folder else "files"
+    if not model.is_assumed and model.family.name in _FULL_ATTENTION_FAMILIES:
+        return 1, "family"
+    return None, "unknown"

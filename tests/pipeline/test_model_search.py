@@ -1,0 +1,165 @@
+"""Looking for the models' own files beside all else."""
+
+import asyncio
+import threading
+
+import pytest
+
+from gateway.domain.learning import LearnedLimit
+from gateway.models.identity import FamilySource, FoundFiles
+from gateway.models.places import Look
+from gateway.models.processor_config import parse_model
+from gateway.models.served import Engine, ModelTable, Origin
+from gateway.pipeline.model_search import ModelSearch
+from gateway.upstream.state import UpstreamModel, UpstreamState
+from tests.support.live_gateway import until
+
+FOUND = FoundFiles(
+    parse_model({"architectures": ["Qwen2_5_VLForConditionalGeneration"]}, {"max_pixels": 802_816}, None),
+    FamilySource.HUB,
+)
+
+
+class AnyPlaces:
+    """Answers in turn; the last one again and again. A `Look` is found, an `Event` hangs until it is set."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    def look(self, name, root):
+        self.asked.append((name, root))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, threading.Event):
+            answer.wait()
+            return Look()
+        return answer
+
+
+class Searched:
+    """A table, what searches for it, and the lists that the server shows."""
+
+    def __init__(self, places, **settings):
+        self.table = ModelTable([], Engine(LearnedLimit(), LearnedLimit()))
+        self.search = ModelSearch(self.table, places, **settings)
+
+    def see(self, *names):
+        models = tuple(UpstreamModel(name, None, f"org/{name}") for name in names)
+        self.table.listed(dict.fromkeys(names), {model.id: Origin(model.root) for model in models})
+        self.state = UpstreamState(models=models)
+        self.search(self.state)
+
+
+@pytest.fixture
+async def searching(stack):
+    async def start(places, **settings):
+        searched = Searched(places, **settings)
+        await searched.search.start()
+        stack.push_async_callback(searched.search.close)
+        return searched
+
+    return start
+
+
+async def test_what_is_found_prices_the_model(searching, caplog):
+    places = AnyPlaces(Look(FOUND))
+    searched = await searching(places)
+    with caplog.at_level("INFO"):
+        searched.see("vision")
+        assert searched.table.served("vision").is_assumed, "nothing waits for it"
+        await until(lambda: not searched.table.served("vision").is_assumed)
+    assert places.asked == [("vision", "org/vision")]
+    assert "model 'vision': qwen2_5_vl by its own files (hub)" in caplog.text
+
+
+async def test_the_same_list_is_looked_at_once_and_a_new_one_again(searching):
+    places = AnyPlaces(Look(FOUND))
+    searched = await searching(places)
+    searched.see("a")
+    await until(lambda: len(places.asked) == 1)
+    searched.search(searched.state)
+    searched.see("a", "b")
+    await until(lambda: len(places.asked) == 3)
+    assert [name for name, _ in places.asked] == ["a", "a", "b"]
+
+
+async def test_what_is_in_the_way_is_told(searching, caplog):
+    searched = await searching(AnyPlaces(Look(troubles=("hub: asks for consent",))), log_prefix="b: ")
+    searched.see("vision")
+    await until(lambda: "b: model 'vision': its files: hub: asks for consent" in caplog.text)
+    assert searched.table.served("vision").is_assumed
+
+
+async def test_a_hub_that_could_not_be_reached_is_asked_again_but_not_for_ever(searching):
+    places = AnyPlaces(Look(is_worth_another=True))
+    searched = await searching(places, again_seconds=(0.01, 0.01))
+    searched.see("vision")
+    await until(lambda: len(places.asked) == 3)
+    await asyncio.sleep(0.1)
+    assert len(places.asked) == 3
+
+
+async def test_what_is_found_then_is_not_asked_for_again(searching):
+    places = AnyPlaces(Look(is_worth_another=True), Look(FOUND))
+    searched = await searching(places, again_seconds=(0.01, 0.01))
+    searched.see("vision")
+    await until(lambda: not searched.table.served("vision").is_assumed)
+    await asyncio.sleep(0.1)
+    assert len(places.asked) == 2
+
+
+async def test_a_new_list_ends_the_waiting_for_another_try(searching):
+    places = AnyPlaces(Look(is_worth_another=True), Look(FOUND))
+    searched = await searching(places, again_seconds=(3600.0,))
+    searched.see("a")
+    await until(lambda: len(places.asked) == 1)
+    searched.see("b")
+    await until(lambda: not searched.table.served("b").is_assumed)
+
+
+async def test_what_hangs_is_given_up_and_nothing_else_begun_beside_it(searching, caplog):
+    disc = threading.Event()
+    places = AnyPlaces(disc, Look(FOUND))
+    searched = await searching(places, look_seconds=0.05)
+    searched.see("a", "b")
+    await until(lambda: "looking for files of models still hangs" in caplog.text)
+    assert "model 'a': its files: not found within 0.05 s: a disc or the hub hangs" in caplog.text
+    assert len(places.asked) == 1
+    disc.set()
+    await until(lambda: not searched.search._thread.is_alive())
+    searched.see("c")
+    await until(lambda: not searched.table.served("c").is_assumed)
+
+
+async def test_it_ends_while_something_hangs(caplog):
+    disc = threading.Event()
+    searched = Searched(AnyPlaces(disc))
+    await searched.search.start()
+    searched.see("a")
+    await until(lambda: searched.search._thread is not None)
+    await searched.search.close()
+    assert searched.search._thread.daemon
+    disc.set()
+    await until(lambda: not searched.search._thread.is_alive())
+
+
+async def test_closing_what_was_not_started_is_no_fault():
+    await Searched(AnyPlaces(Look())).search.close()
+
+
+def test_a_loop_that_has_ended_is_not_told():
+    disc = threading.Event()
+    searched = None
+
+    async def begin():
+        nonlocal searched
+        searched = Searched(AnyPlaces(disc))
+        await searched.search.start()
+        searched.see("a")
+        await until(lambda: searched.search._thread is not None)
+        await searched.search.close()
+
+    asyncio.run(begin())
+    disc.set()
+    searched.search._thread.join(10)
+    assert not searched.search._thread.is_alive()
