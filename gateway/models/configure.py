@@ -12,7 +12,7 @@ from gateway.domain.vision.base import ProcessorConfigError
 from gateway.domain.vision.checkpoints import checkpoint_of_model_name
 from gateway.domain.vision.registry import UnknownFamilyError, processor_sources, resolve
 from gateway.models.exact_text import ExactText, ExactTextUnavailableError
-from gateway.models.processor_config import ModelFilesError, read_model_folder
+from gateway.models.processor_config import VIDEO_FILE, ModelFilesError, read_model_folder
 from gateway.models.served import ASSUMED_FAMILY, FamilySource, ServedModel
 
 logger = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ def configured_model(
         source, known = next((source, known) for source, known in named.items() if known)
         sources = list(files.sources) if files else []
         if processor is not None:
-            config_json = [each for each in sources if each.name == "config.json"]
-            sources = [*processor_sources("setting", processor), *config_json]
+            kept = [each for each in sources if each.name in {"config.json", VIDEO_FILE}]
+            sources = [*processor_sources("setting", processor), *kept]
         has_processor = processor is not None or (files is not None and files.image_processor is not None)
         found = resolve(known, sources, checkpoint=checkpoint, has_processor=has_processor)
     except (UnknownFamilyError, ProcessorConfigError, ModelFilesError) as error:
@@ -50,6 +50,7 @@ def configured_model(
         found.family,
         source,
         numbers=found.numbers,
+        video=found.video,
         exact_text=_exact_text(name, folder),
         kv_groups=text.kv_groups if text else None,
         kv_bytes_per_token=text.kv_bytes_per_token if text else None,

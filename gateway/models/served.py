@@ -16,6 +16,7 @@ from gateway.domain.vision.base import VisionFamily
 from gateway.domain.vision.checkpoints import checkpoint_of_model_name
 from gateway.domain.vision.registry import family_for, resolve
 from gateway.domain.vision.sources import Number
+from gateway.domain.vision.video import VideoRule
 from gateway.models.exact_text import ExactText
 
 ASSUMED_FAMILY = "qwen2_5_vl"
@@ -36,7 +37,7 @@ class FamilySource(StrEnum):
 @dataclass(slots=True)
 class ServedModel:
     """One served name, and what said which family it is of. `numbers` are what its images' prices depend on, each with
-    its source.
+    its source; `video` bounds what its videos cost, None where its family defines nothing.
 
     `max_model_len` is the context in tokens as the upstream lists it, None until it does. As far as a model folder
     tells, `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of
@@ -47,6 +48,7 @@ class ServedModel:
     family: VisionFamily
     family_source: FamilySource = FamilySource.SETTING
     numbers: tuple[Number, ...] = field(default=(), repr=False, kw_only=True)
+    video: VideoRule | None = field(default=None, repr=False, kw_only=True)
     exact_text: ExactText | None = None
     max_model_len: int | None = None
     kv_groups: int | None = None
@@ -151,4 +153,4 @@ def _from_name(name: str) -> ServedModel:
     checkpoint = checkpoint_of_model_name(name)
     source = FamilySource.ASSUMED if checkpoint is None else FamilySource.NAME
     found = resolve(checkpoint.family if checkpoint else ASSUMED_FAMILY, checkpoint=checkpoint)
-    return ServedModel(name, found.family, source, numbers=found.numbers)
+    return ServedModel(name, found.family, source, numbers=found.numbers, video=found.video)

@@ -3,7 +3,10 @@
 Needs no engine, as does what goes before: so `vlm-gateway estimate` and `replay` run it too.
 """
 
+from collections.abc import Sequence
+
 from gateway.domain.cost import RequestCost, estimate
+from gateway.domain.media import MediaCost, price_media
 from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
@@ -16,14 +19,21 @@ from gateway.pipeline.texts import count_text
 async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
     """What would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400."""
     model = exchange.model = exchange.models.served(request.model)
+    media = media_cost(rules, request, model) if request.media else ()
     text = await count_text(exchange, request, model)
     plan = await plan_request(rules, exchange, request, model, text) if request.images else NO_IMAGES
     if plan.trimmed:
         text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
     exchange.plans, exchange.trimmed, exchange.trimmed_tokens = plan.plans, plan.trimmed, plan.trimmed_tokens
     exchange.trim_reason = plan.trim_reason
-    cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
+    cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text, media)
     return plan, cost
+
+
+def media_cost(rules: Rules, request: VisionRequest, model: ServedModel) -> tuple[MediaCost, ...]:
+    """What its videos and audio may cost. Raises GatewayError media_not_allowed."""
+    family = "(unknown)" if model.is_assumed else model.family.name
+    return price_media(request.media, rules.policies.media, model.video, family)
 
 
 def misfit_of(exchange: Exchange, cost: RequestCost) -> Misfit | None:
@@ -40,7 +50,13 @@ def _without_images(cost: RequestCost) -> RequestCost:
 
 
 def cost_of(
-    rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
+    rules: Rules,
+    exchange: Exchange,
+    request: VisionRequest,
+    model: ServedModel,
+    plan: Plan,
+    text: Bounds,
+    media: Sequence[MediaCost] = (),
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
     limits = exchange.limits = exchange.models.limits(model)
@@ -56,4 +72,5 @@ def cost_of(
         ),
         limits=limits,
         body_bytes=exchange.body_bytes,
+        media=media,
     )

@@ -7,6 +7,7 @@ complete answer it is done once the client has the last byte, for nobody should 
 from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
+from gateway.domain.media import counts_by_kind
 from gateway.domain.outcome import Ending, Outcome
 from gateway.domain.output import most_output_tokens
 from gateway.domain.request import VisionRequest
@@ -196,11 +197,11 @@ def _learn(exchange: Exchange) -> None:
         return
     # What these images really cost, or how much of the text was kept, is not known.
     is_guess = (model.is_assumed and cost.images) or request.truncate_prompt_tokens is not None
-    is_guess = is_guess or not exchange.is_priced_as_sent
+    is_guess = is_guess or not exchange.is_priced_as_sent or bool(cost.media)
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         text_tokens = usage.prompt_tokens - cost.visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
-    if exchange.plans and request.truncate_prompt_tokens is None:
+    if exchange.plans and request.truncate_prompt_tokens is None and not cost.media:
         seen = -cost.text_tokens + (usage.prompt_tokens - request.prompt_token_ids)
         model.image_cap.observe([image_cost(plan, model.family).prompt for plan in exchange.plans], seen)
     if request.wants_output:
@@ -262,7 +263,8 @@ def _count(parts: Parts, exchange: Exchange, outcome: Outcome) -> None:
         metrics.first_token(exchange.first_event_at - exchange.arrived)
     if exchange.transform_seconds:
         metrics.transform(exchange.transform_seconds)
-    if exchange.usage is not None and exchange.cost is not None and exchange.is_priced_as_sent:
+    is_predicted = exchange.cost is not None and exchange.is_priced_as_sent and not exchange.cost.media
+    if exchange.usage is not None and exchange.cost is not None and is_predicted:
         predicted, reported = exchange.cost.prompt_tokens.expected, exchange.usage.prompt_tokens
         metrics.estimate_error(exchange.model_name, predicted, reported)
 
@@ -275,6 +277,9 @@ def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:
     for plan in exchange.plans:
         saved = plan.tokens_before - plan.tokens
         metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)
+    if exchange.cost is not None and exchange.cost.media:
+        for kind, parts in counts_by_kind(exchange.cost.media).items():
+            metrics.media(kind, parts)
     saved = exchange.trimmed_tokens
     for _ in exchange.trimmed:
         metrics.image(None, ImageAction.TRIMMED, None, None, saved)

@@ -149,7 +149,8 @@ def _request(line: Line) -> VisionRequest:
         max_tokens=line.max_tokens,
         n=line.answers // line.prompts,
         prompts=line.prompts,
-        prompt_token_ids=line.prompt_token_ids,
+        # What was kept for videos and audio is kept again.
+        prompt_token_ids=line.prompt_token_ids + line.media_tokens,
         truncate_prompt_tokens=line.truncate_prompt_tokens,
         wants_output=classify("POST", line.endpoint).kind is not Kind.EMBEDDINGS,
         messages=_outlines(line) if line.images else (),

@@ -104,6 +104,7 @@ def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         encoded_anew=exchange.encoded_anew,
         rungs=declare_rungs(exchange),
         fallback=exchange.fallback.name if exchange.fallback else None,
+        media_tokens=exchange.cost.media_tokens,
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
 from gateway.domain.output import ReservationRule
 from gateway.settings.hand_on import HandOnSettings
+from gateway.settings.media import AudioSettings, VideoSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.section import Section, checked
@@ -48,6 +49,8 @@ class Settings(Section):
     upstream: UpstreamSettings = UpstreamSettings()
     upstreams: Upstreams = ()
     images: ImageSettings = ImageSettings()
+    videos: VideoSettings = VideoSettings()
+    audios: AudioSettings = AudioSettings()
     resize: ResizeSettings = ResizeSettings()
     history: HistorySettings = HistorySettings()
     budget: BudgetSettings = BudgetSettings()

@@ -21,6 +21,7 @@ from prometheus_client.samples import Exemplar
 
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
+from gateway.domain.media import MediaKind
 from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
@@ -132,6 +133,7 @@ class Metrics:
         self._image_errors = CounterTable(declared.IMAGE_ERRORS)
         self._images = CounterTable(declared.IMAGES)
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
+        self._media = CounterTable(declared.MEDIA)
         self._relieved = CounterTable(declared.RELIEVED)
         self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
         self._predicted_tokens = CounterTable(declared.PREDICTED_TOKENS)
@@ -145,6 +147,7 @@ class Metrics:
             self._image_errors,
             self._images,
             self._tokens_saved,
+            self._media,
             self._relieved,
             self._sent_elsewhere,
             self._predicted_tokens,
@@ -169,12 +172,11 @@ class Metrics:
             self._overhead,
             self._first_token,
         )
-        self._readers: dict[str, Callable[[], Reading]] = {}
+        self._readers: dict[str, Callable[[], Reading]] = {"models_without_series": self._models_without_series}
         self._build: tuple[str, str, str] | None = None
         self._models: set[str] = set()
         self._folded: dict[str, frozenset[str]] = {}
         self.know_models((OTHER, *models))
-        self._readers["models_without_series"] = lambda: len(frozenset().union(*self._folded.values()))
         self._registry = _registry(self)
 
     def know_models(self, models: Iterable[str], by: str = "") -> None:
@@ -246,6 +248,10 @@ class Metrics:
         if tokens is not None:
             self._visual_tokens.observe(tokens)
 
+    def media(self, kind: MediaKind, count: int) -> None:
+        """Videos or audio parts of one request that was sent on."""
+        self._media.cells[(kind,)] += count
+
     def queue_wait(self, seconds: float, trace_id: str | None = None) -> None:
         self._queue_wait.observe(seconds, trace_id)
 
@@ -316,6 +322,9 @@ class Metrics:
         of_the_operator = {declared.UPSTREAM: self._upstreams}
         values = [label.values or of_the_operator.get(label, ()) for label in declaration.labels]
         return dict.fromkeys(product(*values), 0.0) if values else 0.0
+
+    def _models_without_series(self) -> int:
+        return len(frozenset[str]().union(*self._folded.values()))
 
     def _model(self, model: str | None) -> str:
         return model if model in self._models else OTHER

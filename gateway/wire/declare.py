@@ -28,9 +28,11 @@ def success_headers(
     encoded_anew: Collection[int] = (),
     rungs: str = "",
     fallback: str | None = None,
+    media_tokens: int = 0,
 ) -> list[tuple[bytes, bytes]]:
     """Token counts are the estimate's; `trimmed` and `encoded_anew` (not resized) are ordinals of images; `rungs` are
     those of the ladder that changed the request, `fallback` is the model that served in place of the one asked for.
+    `media_tokens` are an upper bound.
     """
     headers = [
         (b"x-gateway-prompt-tokens", b"%d" % prompt_tokens),
@@ -40,6 +42,8 @@ def success_headers(
     ]
     if fallback is not None:
         headers.append((b"x-gateway-model", fallback.encode("ascii", "backslashreplace")))
+    if media_tokens:
+        headers.append((b"x-gateway-media-tokens", b"%d" % media_tokens))
     images = declare_images(plans, trimmed, encoded_anew)
     return [*headers, (b"x-gateway-images", images)] if images else headers
 

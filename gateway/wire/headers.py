@@ -118,6 +118,13 @@ HEADERS = (
     ),
     Header(
         Carrier.SUCCESS,
+        "x-gateway-media-tokens",
+        "16387",
+        "How much of it was kept for videos and audio: the most that they can cost, of which they may have taken less. "
+        "Absent where there are none.",
+    ),
+    Header(
+        Carrier.SUCCESS,
         "x-gateway-queue-ms",
         "812",
         "How long the request waited for a place at vLLM, in milliseconds.",
