@@ -72,9 +72,10 @@ class Drain:
 
 
 class DrainWatch:
-    """Knows when nobody is inside and nobody is let in any more, and wakes who waits for that. It asks nobody meanwhile:
-    it is told when the last one leaves and when the drain begins or is called off (`look_again`), and a timer tells when
-    its grace ends.
+    """Knows when nobody is inside and nobody is let in any more, and wakes who waits for that.
+
+    It asks nobody meanwhile: it is told when the last one leaves and when the drain begins or is called off
+    (`look_again`), and by a timer when its grace ends.
     """
 
     def __init__(self, drain: Drain, seats: Seats, timing: Timing) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
+from gateway.domain.vision.video import LOADED_FRAMES
 from gateway.models.served import Engine, ModelTable, ServedModel
 from gateway.pipeline.follow import describe_engine
 from gateway.policies import (
@@ -44,7 +45,9 @@ class Effective:
 
 @dataclass(frozen=True, slots=True)
 class ModelFound:
-    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout."""
+    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout.
+    `max_video_tokens` None: its family does not define what a video costs.
+    """
 
     name: str
     is_served: bool
@@ -53,6 +56,7 @@ class ModelFound:
     family_source: str
     is_text_exact: bool
     max_image_tokens: int
+    max_video_tokens: int | None
     kv_groups: int | None
     kv_groups_source: str
 
@@ -165,13 +169,14 @@ def _found(
     served_names = {model.id for model in state.models}
     served = [table.served(name) for name in table.names]
     is_named = bool(loaded.settings.upstreams)
+    max_frames = loaded.settings.videos.max_frames or LOADED_FRAMES
     return UpstreamFound(
         name=upstream.name if is_named else None,
         url=upstream.url,
         is_given=is_named or "upstream.url" in loaded.origins,
         state=state,
         engine=engine,
-        models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
+        models=[_describe(model, served_names, table.limits(model).kv_groups, max_frames) for model in served],
     )
 
 
@@ -199,7 +204,7 @@ def _ladder(settings: Settings) -> Iterator[RungFound]:
         yield RungFound(rung, band.enter, band.leave, what[rung])
 
 
-def _describe(model: ServedModel, served_names: set[str], folder_groups: int | None) -> ModelFound:
+def _describe(model: ServedModel, served_names: set[str], folder_groups: int | None, max_frames: int) -> ModelFound:
     kv_groups, kv_groups_source = _kv_groups(model, folder_groups)
     return ModelFound(
         name=model.name,
@@ -209,6 +214,7 @@ def _describe(model: ServedModel, served_names: set[str], folder_groups: int | N
         family_source=model.family_source.value,
         is_text_exact=model.exact_text is not None,
         max_image_tokens=model.family.max_image_tokens,
+        max_video_tokens=None if model.video is None else model.video.most_prompt_tokens(max_frames),
         kv_groups=kv_groups,
         kv_groups_source=kv_groups_source,
     )

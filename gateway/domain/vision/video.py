@@ -20,6 +20,7 @@ from gateway.domain.vision.sources import Number, Source, Sources
 LOADED_FRAMES = 768
 """What vLLM's loaders of these families take of one video at most, however long it is."""
 
+_PUBLISHED = "published checkpoints"
 _MARKERS = 3
 """Start and end of vision, and a line break, where the template or vLLM writes them around a video."""
 
@@ -121,9 +122,10 @@ def video_rule(family: str, options: Mapping[str, object], files: Sequence[Sourc
         return None
     read = Sources(Source("mm-processor-kwargs", options), *files)
     unit = read.side("patch_size", default=shape.patch_size) * read.whole("merge_size", default=2)
-    said, known = Sources(Source("mm-processor-kwargs", options)), Sources(*files)
-    least = _area(said, known, "min_pixels", "shortest_edge", shape.min_pixels)
-    most = _area(said, known, "max_pixels", "longest_edge", shape.max_pixels)
+    own = [file for file in files if _is_file(file)]
+    areas = (Sources(Source("mm-processor-kwargs", options)), Sources(*own), Sources(*files))
+    least, least_from = _area(areas, "min_pixels", "shortest_edge", shape.min_pixels)
+    most, most_from = _area(areas, "max_pixels", "longest_edge", shape.max_pixels)
     return VideoRule(
         unit,
         read.whole("video_processor.temporal_patch_size", "temporal_patch_size", default=2),
@@ -131,19 +133,29 @@ def video_rule(family: str, options: Mapping[str, object], files: Sequence[Sourc
         most,
         shape.shares_pixels,
         shape.patch_text_tokens,
-        (*said.numbers, *known.numbers),
+        (Number("min_pixels", least, least_from), Number("max_pixels", most, most_from)),
     )
 
 
-def _area(said: Sources, known: Sources, key: str, edge: str, published: int) -> int:
-    """The server's word, else the video processor's own file. Where neither is known, the more of what images may
-    have, which stands for it where a folder has no file for videos, and of what checkpoints are published with.
+def _area(read: tuple[Sources, Sources, Sources], key: str, edge: str, published: int) -> tuple[int, str]:
+    """An area, and who says so: the server, else the model's own files, those for videos before those for images, which
+    stand for them where there are none. Where no file is known, the more of what is said of images and of what
+    checkpoints are published with.
     """
+    said, own, known = read
     spellings = (key, f"size.{edge}")
-    value = said.whole_or_none(*(f"videos_kwargs.{each}" for each in spellings), *spellings)
-    if value is None:
-        value = known.whole_or_none(*(f"video_processor.{each}" for each in spellings))
-    return value or max(published, known.whole_or_none(*spellings) or 0)
+    of_server = (*(f"videos_kwargs.{each}" for each in spellings), *spellings)
+    of_videos = tuple(f"video_processor.{each}" for each in spellings)
+    for sources, names in ((said, of_server), (own, of_videos), (own, spellings)):
+        value = sources.whole_or_none(*names)
+        if value is not None:
+            return value, next(number.source for number in sources.numbers if number.key in names)
+    return max(published, known.whole_or_none(*spellings) or 0), _PUBLISHED
+
+
+def _is_file(source: Source) -> bool:
+    """And not a setting, nor a table of what checkpoints are published with."""
+    return ".json" in source.name
 
 
 def _ceil_div(dividend: int, divisor: int) -> int:
