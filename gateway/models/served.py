@@ -61,7 +61,10 @@ class ServedModel:
     image_cap: ImageTokenCap = field(default_factory=ImageTokenCap)
 
     def __post_init__(self) -> None:
-        if self.is_assumed and self.image_cap.most is None:
+        if not self.is_assumed:
+            return
+        self.video = None  # a guess bounds nothing
+        if self.image_cap.most is None:
             self.image_cap.most = _MOST_ASSUMED_IMAGE_TOKENS
 
     @property

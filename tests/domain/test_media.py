@@ -39,7 +39,8 @@ class TestWithoutSettings:
         error = refusal(ref(place=2))
         assert error.param == "messages[0].content[2]"
         assert error.message == (
-            "`messages[0].content[2]`: Video is not let in here (videos.per_request is 0). Send single frames as images."
+            "`messages[0].content[2]`: Video is not let in here (videos.per_request is 0). "
+            "Send single frames as images."
         )
         assert "Audio is not let in here (audios.per_request is 0). Send a transcript" in refusal(ref(AUDIO)).message
         assert all(policy == MediaPolicy() for policy in NOTHING.values())

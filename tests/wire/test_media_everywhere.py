@@ -79,7 +79,8 @@ def test_a_string_beside_parts_is_text():
 
 def test_of_two_equal_keys_the_last_counts_as_in_vllm():
     urls = '"video_url":{"url":"x"},"video_url":{"url":"data:video/mp4;base64,AAAA"}'
-    twice = '{"messages":[{"role":"user","content":[{"type":"text","text":"a","type":"video_url",%s}]}]}' % urls
+    part = f'{{"type":"text","text":"a","type":"video_url",{urls}}}'
+    twice = f'{{"messages":[{{"role":"user","content":[{part}]}}]}}'
     [video] = parse_chat(twice.encode()).media
     assert (video.part, video.param) == ("messages[0].content[0]", "messages[0].content[0].video_url.url")
 
