@@ -45,13 +45,9 @@ class TestPictures:
 
 class TestVideos:
     def test_what_was_kept_for_one_is_kept_again_and_never_a_reason_to_refuse(self, replay):
-        one = line(media_tokens=32_768, limits=EngineLimits(32_768, 3000), capacity=(3000, 128, None, None))
-        assert replay([one])[0.0].fate is Fate.ADMITTED
-        two = [
-            line(arrived=at, media_tokens=32_768, limits=EngineLimits(32_768, 3000), capacity=(3000, 128, None, None))
-            for at in (0.0, 0.1)
-        ]
-        assert replay(two)[0.1].fate is Fate.QUEUED
+        kept = {"media_tokens": 32_768, "limits": EngineLimits(32_768, 3000), "capacity": (3000, 128, None, None)}
+        assert replay([line(**kept)])[0.0].fate is Fate.ADMITTED
+        assert replay([line(at, **kept) for at in (0.0, 0.1)])[0.1].fate is Fate.QUEUED
 
 
 class TestLimits:
