@@ -114,14 +114,14 @@ def _priced(ref: MediaRef, policy: MediaPolicy, rule: VideoRule | None, family: 
             f"vLLM itself would fetch this {ref.kind}, from a host that is not in {ref.kind.section}.allow_hosts. "
             f"Send it as a data URL (data:{ref.kind}/...;base64,...).",
         )
-    defined = _defined(ref, policy, rule)
-    if defined is None and policy.tokens is None:
+    stated = None if policy.tokens is None else (policy.tokens, policy.tokens)
+    bounds = [bound for bound in (_defined(ref, policy, rule), stated) if bound is not None]
+    if not bounds:
         raise _refusal(
             ref,
             f"What {ref.kind} costs is not known for models of the family {family}, and {ref.kind.section}.tokens, "
             f"the most that one may cost, is not set. {ref.kind.instead}",
         )
-    bounds = [tokens for tokens in (defined, policy.tokens and (policy.tokens, policy.tokens)) if tokens]
     prompt_tokens, encoder_tokens = min(bounds)
     return MediaCost(ref.kind, ref.part, prompt_tokens, encoder_tokens)
 

@@ -108,7 +108,8 @@ HEADERS = (
         Carrier.SUCCESS,
         "x-gateway-prompt-tokens",
         "1412",
-        "The predicted prompt, text and images. vLLM's `usage` has the real number.",
+        "The predicted prompt: text, images, and the most that videos and audio can cost. vLLM's `usage` has the real "
+        "number.",
     ),
     Header(
         Carrier.SUCCESS,

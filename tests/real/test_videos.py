@@ -1,6 +1,4 @@
-"""A real vLLM reports no more for a video than the gateway keeps for it, and for a list of pictures the very number that
-the emulated processor makes of it.
-"""
+"""A real vLLM reports no more for a video than the gateway keeps for it, and of a list of pictures what the emulator does."""
 
 import base64
 import json
