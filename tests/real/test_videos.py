@@ -1,4 +1,4 @@
-"""A real vLLM reports no more for a video than the gateway keeps for it, and of a list of pictures what the emulator does."""
+"""A real vLLM reports no more for a video than the gateway keeps for it, and of a list what the emulator does."""
 
 import base64
 import json
