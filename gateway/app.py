@@ -45,7 +45,7 @@ from gateway.policies import (
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
 from gateway.server.control import DRAIN_PATH, create_control_app
-from gateway.server.draining import Drain, closing
+from gateway.server.draining import Drain, DrainWatch, closing
 from gateway.server.keep_alive import KeepAlive
 from gateway.server.page_routes import PAGE_PATHS
 from gateway.server.proxy import Door, Proxy, Scope
@@ -86,6 +86,7 @@ class Running:
     metrics: Metrics
     seats: Seats
     drain: Drain
+    drain_watch: DrainWatch
     clock: Callable[[], float]
     connection_refusals: ConnectionRefusals
     status: StatusReader
@@ -133,12 +134,14 @@ class Application:
         """Be not ready from now on, soon take nothing new, and finish what is inside."""
         if self._running is not None:
             self._running.drain.begin(self._running.clock())
+            self._running.drain_watch.look_again()
             self._calibrate_no_more()
 
     def call_off_drain(self) -> None:
         """Take requests again, unless this process is to end."""
         if self._running is not None:
             self._running.drain.call_off()
+            self._running.drain_watch.look_again()
             if not self._running.drain.is_begun:
                 for backend in self._running.backends:
                     backend.calibrator.resume()
@@ -164,8 +167,11 @@ class Application:
         return 0 if self._running is None else self._running.seats.taken
 
     def is_drained(self) -> bool:
-        running = self._running
-        return running is None or (running.drain.refuses(running.clock()) and not running.seats.taken)
+        return self._running is None or self._running.drain_watch.is_drained
+
+    async def until_drained(self) -> None:
+        if self._running is not None:
+            await self._running.drain_watch.wait()
 
     def is_started(self) -> bool:
         return self._running is not None
@@ -233,6 +239,7 @@ async def _start(
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
     log = RequestLog(write_log, is_on=settings.log.requests)
     seats = Seats(settings.server.seats)
+    drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     backends = compose_backends(
         settings,
         models,
@@ -259,6 +266,7 @@ async def _start(
         **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),
         image_workers_lost_total=processes.lost,
+        draining=lambda: float(drain.is_begun),
         shadow_mode=lambda: float(settings.is_shadow),
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
     )
@@ -267,12 +275,12 @@ async def _start(
     await _begin(stack, (log.start, log.close))
     for backend in backends:
         await _begin_backend(stack, backend)
-    drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     door = _door(settings, seats, body_budget, budgets, drain)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)
     connection_refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
     status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
-    return Running(proxy, backends, metrics, seats, drain, timing.clock, connection_refusals, status)
+    watch = DrainWatch(drain, seats, timing)
+    return Running(proxy, backends, metrics, seats, drain, watch, timing.clock, connection_refusals, status)
 
 
 def _metrics(settings: Settings, models: list[ServedModel]) -> Metrics:

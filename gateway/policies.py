@@ -5,13 +5,14 @@ objects.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
+from gateway.domain.media import MediaKind, MediaPolicy
 from gateway.domain.pressure import REFUSING, Band, PressurePolicy
 from gateway.domain.priority import Priority
 from gateway.domain.queue import QueuePolicy
@@ -120,7 +121,20 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         forwards_addresses=settings.images.remote.policy == "forward",
         counts_tokens=settings.tokens.answer == "estimate" and not settings.is_shadow,
         hand_on=_hand_on_of(settings),
+        media=_media_of(settings),
     )
+
+
+def _media_of(settings: Settings) -> dict[MediaKind, MediaPolicy]:
+    videos, audios = settings.videos, settings.audios
+    return {
+        MediaKind.VIDEO: MediaPolicy(videos.per_request, videos.max_frames, videos.tokens, _named(videos.allow_hosts)),
+        MediaKind.AUDIO: MediaPolicy(audios.per_request, None, audios.tokens, _named(audios.allow_hosts)),
+    }
+
+
+def _named(hosts: Iterable[str]) -> frozenset[str]:
+    return frozenset(host.lower() for host in hosts)
 
 
 def _hand_on_of(settings: Settings) -> HandOn:

@@ -69,6 +69,7 @@ class TestDraining:
         application.call_off_drain()
         assert (application.is_drained(), application.is_over, application.is_started()) == (True, False, False)
         assert application.in_flight() == 0
+        await application.until_drained()
         assert application.why_not_ready() == "the gateway is still starting"
 
 

@@ -77,6 +77,9 @@ def emulate(
     max_num_seqs: Annotated[int, typer.Option(help="Answers generated at the same time.", min=1)] = 256,
     max_num_batched_tokens: MaxNumBatchedTokens = 2_048,
     image_limit: Annotated[int, typer.Option(help="Images in one request, over all its turns.", min=0)] = 999,
+    video_limit: Annotated[
+        int, typer.Option(help="Videos in one request, as lists of JPEG files (data:video/jpeg).", min=0)
+    ] = 0,
     max_num_queued_reqs: MaxNumQueuedReqs = None,
     max_pixels: MaxPixels = None,
     prefix_caching: Annotated[bool, typer.Option(help="Share KV blocks between equal prompt beginnings.")] = True,
@@ -107,6 +110,7 @@ def emulate(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         image_limit=image_limit,
+        video_limit=video_limit,
         max_num_queued_reqs=max_num_queued_reqs,
         max_pixels=max_pixels,
         enable_prefix_caching=prefix_caching,

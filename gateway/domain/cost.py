@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
+from gateway.domain.media import LEAST_TOKENS, MediaCost
 from gateway.domain.output import most_output_tokens
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.domain.request import VisionRequest
@@ -158,11 +159,11 @@ class ImageCost(NamedTuple):
 class RequestCost(NamedTuple):
     """All that admission and `estimate` need to know.
 
-    `prompt_tokens` = text + images + ids over all `prompts`, after vLLM has truncated them where the client asks for
-    that (the three beside it are before; of `visual_tokens` some may not come); `output_tokens` are reserved for each
-    of the `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
-    `prompt_param` is the path that errors about the whole prompt name. Without `needs_engine` nothing is held of the
-    engine and nothing is too large for it.
+    `prompt_tokens` = text + images + media + ids over all `prompts`, after vLLM has truncated them where the client
+    asks for that (those beside it are before; of `visual_tokens` some may not come, and what comes of `media` is not
+    known before); `output_tokens` are reserved for each of the `answers` (prompts x n). `amounts` is what the request
+    will hold; `body_bytes` what it holds while it waits. `prompt_param` is the path that errors about the whole prompt
+    name. Without `needs_engine` nothing is held of the engine and nothing is too large for it.
     """
 
     prompt_tokens: Bounds
@@ -178,6 +179,17 @@ class RequestCost(NamedTuple):
     prompt_param: str | None = None
     needs_engine: bool = True
     uncertain_visual_tokens: int = 0
+    media: tuple[MediaCost, ...] = ()
+
+    @property
+    def media_tokens(self) -> int:
+        """Reserved for videos and audio: an upper bound."""
+        return sum(each.prompt_tokens for each in self.media)
+
+    @property
+    def uncertain_media_tokens(self) -> int:
+        """Those of them that may never come."""
+        return self.media_tokens - LEAST_TOKENS * len(self.media)
 
     @property
     def largest_image_encoder_tokens(self) -> int:
@@ -246,6 +258,7 @@ def estimate(
     output_tokens: int,
     limits: EngineLimits,
     body_bytes: int = 0,
+    media: Sequence[MediaCost] = (),
 ) -> RequestCost:
     """The cost of `request` with its images as planned (`image_tokens` beside `plans`, at their target size)."""
     # Most requests have no image, and even empty loops are half of this function's time then.
@@ -255,11 +268,15 @@ def estimate(
     uncertain = sum(tokens.prompt - tokens.least_prompt for tokens in image_tokens) if images else 0
     if uncertain:
         whole = whole._replace(lower=whole.lower - uncertain)
-    prompt_tokens = _truncated(whole, visual_tokens, request, limits)
+    bounded = tuple(_servable(each, limits) for each in media)
+    if bounded:
+        whole = _with_media(whole, bounded, output_tokens, limits)
+    media_tokens = sum(each.prompt_tokens for each in bounded)
+    prompt_tokens = _truncated(whole, visual_tokens + media_tokens, request, limits)
     # Nothing longer than the context is ever served, so no more need be kept for what may be shorter.
     kept = _within_context(prompt_tokens, request, limits) if uncertain else prompt_tokens.expected
     answers = request.prompts * request.n
-    amounts = _amounts(request, kept, output_tokens, images, limits)
+    amounts = _amounts(request, kept, output_tokens, images, bounded, limits)
     return RequestCost(
         prompt_tokens=prompt_tokens,
         text_tokens=text,
@@ -274,6 +291,7 @@ def estimate(
         prompt_param="messages" if request.messages else None,
         needs_engine=request.needs_engine,
         uncertain_visual_tokens=uncertain,
+        media=bounded,
     )
 
 
@@ -289,6 +307,27 @@ def _growth(
         most_output_tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
         held_tokens - prompt_tokens - output_tokens if answers == 1 and held_tokens else 0,
     )
+
+
+def _servable(media: MediaCost, limits: EngineLimits) -> MediaCost:
+    """What vLLM refuses before it holds anything need not be reserved: items longer than the context, and such as its
+    encoder cannot take at once.
+    """
+    context = media.prompt_tokens if limits.max_model_len is None else limits.max_model_len
+    budget = media.encoder_tokens if limits.encoder_budget_tokens is None else limits.encoder_budget_tokens
+    return media._replace(
+        prompt_tokens=min(media.prompt_tokens, context), encoder_tokens=min(media.encoder_tokens, budget, context)
+    )
+
+
+def _with_media(whole: Bounds, media: Sequence[MediaCost], output_tokens: int, limits: EngineLimits) -> Bounds:
+    """The whole prompt with its videos and audio, of which the most is reserved that vLLM would serve."""
+    most = sum(each.prompt_tokens for each in media)
+    lower, expected, upper = whole + Bounds(LEAST_TOKENS * len(media), most, most)
+    if limits.max_model_len is not None:
+        upper = max(lower, min(upper, limits.max_model_len))
+        expected = max(lower, min(expected, limits.max_model_len - output_tokens))
+    return Bounds(lower, expected, upper)
 
 
 def _image_costs(
@@ -318,17 +357,23 @@ def _within_context(prompt_tokens: Bounds, request: VisionRequest, limits: Engin
 
 
 def _amounts(
-    request: VisionRequest, prompt_tokens: int, output_tokens: int, images: Sequence[ImageCost], limits: EngineLimits
+    request: VisionRequest,
+    prompt_tokens: int,
+    output_tokens: int,
+    images: Sequence[ImageCost],
+    media: Sequence[MediaCost],
+    limits: EngineLimits,
 ) -> Amounts:
     if not request.needs_engine:
         return Amounts()
     kv_blocks = kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n)
     sequences = request.prompts * request.n
-    return _with_images(Amounts(kv_blocks, sequences), images) if images else Amounts(kv_blocks, sequences)
+    amounts = Amounts(kv_blocks, sequences)
+    return _with_items(amounts, images, media) if images or media else amounts
 
 
-def _with_images(amounts: Amounts, images: Iterable[ImageCost]) -> Amounts:
-    encoder_tokens = pixels = 0
+def _with_items(amounts: Amounts, images: Iterable[ImageCost], media: Iterable[MediaCost]) -> Amounts:
+    encoder_tokens, pixels = sum(each.encoder_tokens for each in media), 0
     for image in images:
         encoder_tokens += image.encoder_tokens
         pixels += image.size.pixels
@@ -340,7 +385,7 @@ def spare_served(cost: RequestCost, is_served: Sequence[bool]) -> RequestCost:
     `images`): its caches spare it these, never their place in the prompt.
     """
     fresh = (image for image, served in zip(cost.images, is_served, strict=True) if not served)
-    return cost._replace(amounts=_with_images(cost.amounts, fresh)) if cost.needs_engine else cost
+    return cost._replace(amounts=_with_items(cost.amounts, fresh, cost.media)) if cost.needs_engine else cost
 
 
 class MemoryView(NamedTuple):

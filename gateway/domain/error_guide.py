@@ -42,7 +42,7 @@ CODES: Mapping[Code, Explanation] = {
     Code.INVALID_CONTENT_PART: Explanation(
         "A part of a message is of a kind that is not supported, or not formed as it should be.",
         (Mender.CLIENT,),
-        "Send `text` and `image_url` parts; `param` names the part.",
+        "Send `text` and `image_url` parts, and videos and audio by plain addresses; `param` names the part.",
     ),
     Code.INVALID_BASE64_IMAGE: Explanation(
         "The data URL of an image does not hold base64 that strict readers accept.",
@@ -91,6 +91,12 @@ CODES: Mapping[Code, Explanation] = {
         (Mender.CLIENT, Mender.OPERATOR),
         "Send fewer in one turn; or raise `images.max_per_turn`, `images.max_forwarded` or vLLM's "
         "`--limit-mm-per-prompt`.",
+    ),
+    Code.MEDIA_NOT_ALLOWED: Explanation(
+        "A video or audio part is not let in: too many, one that vLLM would have to fetch from a host that is not "
+        "allowed, or one of which nobody says what it costs at most. Without settings none is.",
+        (Mender.CLIENT, Mender.OPERATOR),
+        "Send single frames as images, or a transcript; or let it in with `videos` or `audios` in the settings.",
     ),
     Code.CONTEXT_LENGTH_EXCEEDED: Explanation(
         "Prompt and images are longer than the model's context, however idle the server is.",
@@ -241,6 +247,10 @@ REASONS: Mapping[Reason, ReasonGuide] = {
         "it asks for more answers than `budget.sequences` lets be generated at once", (Mender.CLIENT, Mender.OPERATOR)
     ),
     Reason.TOO_MANY_IMAGES: ReasonGuide("one turn has more images than are allowed", (Mender.CLIENT, Mender.OPERATOR)),
+    Reason.MEDIA_NOT_ALLOWED: ReasonGuide(
+        "a video or audio part is not let in, see `videos` and `audios` in the settings",
+        (Mender.CLIENT, Mender.OPERATOR),
+    ),
     Reason.BAD_IMAGE: ReasonGuide(
         "an image cannot be used; the code says what is wrong with it", (Mender.CLIENT, Mender.OPERATOR)
     ),

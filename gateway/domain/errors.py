@@ -25,6 +25,7 @@ class Code(StrEnum):
     INVALID_IMAGE_URL = "invalid_image_url"
     FAILED_TO_DOWNLOAD_IMAGE = "failed_to_download_image"
     TOO_MANY_IMAGES = "too_many_images"
+    MEDIA_NOT_ALLOWED = "media_not_allowed"
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     REQUEST_EXCEEDS_BUDGET = "request_exceeds_budget"
     INVALID_API_KEY = "invalid_api_key"
@@ -73,6 +74,7 @@ _IMAGE_CODES = {
 }
 _REASON = {
     Code.TOO_MANY_IMAGES: Reason.TOO_MANY_IMAGES,
+    Code.MEDIA_NOT_ALLOWED: Reason.MEDIA_NOT_ALLOWED,
     Code.CONTEXT_LENGTH_EXCEEDED: Reason.NEVER_FITS_CONTEXT,
     Code.REQUEST_EXCEEDS_BUDGET: Reason.NEVER_FITS_KV,
     Code.INVALID_API_KEY: Reason.UNAUTHORISED,

@@ -59,7 +59,8 @@ def _beyond_context(cost: RequestCost, max_model_len: int, family: VisionFamily 
 
 def _likely_tokens(cost: RequestCost) -> int:
     """As `least_tokens`, were the text as long as it probably is: who follows the advice should get in."""
-    return ceil_div(cost.prompt_tokens.expected, cost.prompts) + min(1, cost.output_tokens)
+    prompt_tokens = max(cost.prompt_tokens.lower, cost.prompt_tokens.expected - cost.uncertain_media_tokens)
+    return ceil_div(prompt_tokens, cost.prompts) + min(1, cost.output_tokens)
 
 
 def _beyond_encoder(cost: RequestCost, budget: int, family: VisionFamily | None) -> Misfit:

@@ -56,6 +56,7 @@ class Reason(StrEnum):
     NEVER_FITS_ENCODER = "never_fits_encoder"
     NEVER_FITS_SEQUENCES = "never_fits_sequences"
     TOO_MANY_IMAGES = "too_many_images"
+    MEDIA_NOT_ALLOWED = "media_not_allowed"
     BAD_IMAGE = "bad_image"
     BAD_REQUEST = "bad_request"
     UNAUTHORISED = "unauthorised"

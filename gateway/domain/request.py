@@ -6,6 +6,7 @@ Pictures never enter these values, only spans into the body that came.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gateway.domain.media import MediaRef
 from gateway.domain.priority import Priority
 
 
@@ -60,7 +61,7 @@ class VisionRequest(NamedTuple):
     messages that the template renders or the engine reads (tools, tool choice, response format, plain prompts); of
     these, `uncertain_extra_bytes` may also be left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1
     to what the context holds, None not at all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's
-    front end answers alone. `priority` is what the body asks for.
+    front end answers alone. `priority` is what the body asks for, `media` its videos and audio.
     """
 
     model: str | None
@@ -79,6 +80,7 @@ class VisionRequest(NamedTuple):
     priority: Priority | None = None
     messages: tuple[MessageOutline, ...] = ()
     images: tuple[ImageRef, ...] = ()
+    media: tuple[MediaRef, ...] = ()
 
     @property
     def has_remote_images(self) -> bool:

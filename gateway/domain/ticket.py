@@ -59,7 +59,7 @@ class Ticket:
     `first_token_by` and `answer_by` are what its level of service, or its client, asks for; `likely_tokens` is how long
     an answer probably becomes, 0 where that is not known, and `lengths` tells it of one that has begun. After
     `start_by` it is of no use to let it in. `keeps_place`: it comes back as it was told, in time for what was asked of
-    it.
+    it. `is_bounded`: part of its tokens are no more than an upper bound, which says nothing of how fast the engine is.
     """
 
     amounts: Amounts
@@ -78,6 +78,7 @@ class Ticket:
     lengths: OutputReservation | None = None
     start_by: float = inf
     keeps_place: bool = False
+    is_bounded: bool = False
 
     @classmethod
     def of(
@@ -97,7 +98,8 @@ class Ticket:
     ) -> "Ticket":
         amounts = cost.amounts
         # Images that the engine knows are not encoded again, and what they are part of is probably in its prefix cache.
-        new_tokens = cost.prompt_tokens.expected - cost.visual_tokens + amounts.encoder_tokens
+        text_tokens = max(0, cost.prompt_tokens.expected - cost.visual_tokens - cost.media_tokens)
+        new_tokens = text_tokens + amounts.encoder_tokens
         return cls(
             amounts=amounts.with_prefill(new_tokens + REQUEST_TOKENS * amounts.sequences),
             arrived=arrived,
@@ -114,6 +116,7 @@ class Ticket:
             answer_by=answer_by,
             likely_tokens=likely_tokens,
             lengths=lengths,
+            is_bounded=bool(cost.media),
         )
 
     @property

@@ -35,6 +35,7 @@ class EmulatorConfig:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2_048
     image_limit: int = 999
+    video_limit: int = 0
     max_num_queued_reqs: int | None = None
     max_num_queued_tokens: int | None = None
     enable_prefix_caching: bool = True

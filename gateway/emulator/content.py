@@ -1,4 +1,4 @@
-"""Content parts of chat messages: which are text, which are images, which vLLM refuses.
+"""Content parts of chat messages: which are text, which are images or videos, which vLLM refuses.
 
 Follows `renderers/chat_utils.py::_parse_chat_message_content_mm_part`: a part without uuid and with a known type goes
 by its type; any other part goes by the first media key that it holds, whatever its type says.
@@ -17,6 +17,11 @@ class ImageRef:
 
     url: str | None
     uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VideoRef(ImageRef):
+    """A video likewise, which takes an image's way."""
 
 
 TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "thinking")
@@ -65,6 +70,8 @@ def _read_typed(kind: str, part: dict[str, Any]) -> str | ImageRef | None:
         return ImageRef(_url_of_object(part.get("image_url")))
     if kind == "input_image":
         return ImageRef(_url_of_input_image(part))
+    if kind == "video_url":
+        return VideoRef(_url_of_video(part.get("video_url")))
     raise _refusal(kind)
 
 
@@ -72,10 +79,11 @@ def _read_by_key(part: dict[str, Any], uuid: str | None) -> str | ImageRef | Non
     key = next((key for key in _KEYS_BY_PRECEDENCE if key in part), None)
     if key is None:
         raise bad_request("Missing 'type' field in multimodal part.", "type")
-    if key != "image_url":
+    if key not in {"image_url", "video_url"}:
         raise _refusal(key)
-    value = part["image_url"]
-    return ImageRef(value.get("url") if isinstance(value, dict) else value, uuid)
+    value = part[key]
+    ref = ImageRef if key == "image_url" else VideoRef
+    return ref(value.get("url") if isinstance(value, dict) else value, uuid)
 
 
 def _url_of_object(value: object) -> str:
@@ -89,6 +97,14 @@ def _url_of_object(value: object) -> str:
             "ChatCompletionContentPartImageParam",
             "image_url.detail",
             "Input should be 'auto', 'low', 'high' or 'original' [type=literal_error",
+        )
+    return str(value.get("url"))
+
+
+def _url_of_video(value: object) -> str:
+    if not isinstance(value, dict):
+        raise _schema_error(
+            1, "ChatCompletionContentPartVideoParam", "video_url", "Input should be a valid dictionary [type=dict_type"
         )
     return str(value.get("url"))
 
@@ -109,11 +125,9 @@ def _schema_error(count: int, model: str, field: str, message: str) -> ApiError:
 
 
 def _refusal(kind: str) -> ApiError:
-    """Media other than images. The server stands for `--limit-mm-per-prompt '{"video": 0, "audio": 0}'`."""
+    """Media other than images and videos. The server stands for `--limit-mm-per-prompt '{"audio": 0}'`."""
     if kind.endswith("_embeds"):
         return bad_request(f"You must set `--enable-mm-embeds` to input `{kind}`", kind)
     if "audio" in kind:
         return too_many("audio", 0)
-    if "video" in kind:
-        return too_many("video", 0)
     return bad_request(f"Failed to load content part of type {kind!r}")

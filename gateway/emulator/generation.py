@@ -52,10 +52,12 @@ class Plan:
 
     def _details(self, prompts: list[Sequence]) -> dict[str, Any]:
         images = sum(sequence.prompt.image_tokens for sequence in prompts)
+        videos = sum(sequence.prompt.video_tokens for sequence in prompts)
+        media = {kind: tokens for kind, tokens in (("image", images), ("video", videos)) if tokens}
         return {
             "cached_tokens": sum(sequence.cached_tokens for sequence in prompts),
             "created_cache_tokens": sum(sequence.cache_tokens_created for sequence in prompts),
-            "multimodal_tokens": {"image": images} if images else None,
+            "multimodal_tokens": media or None,
         }
 
 
@@ -86,7 +88,10 @@ async def chat_prompt(state: ServerState, request: ChatRequest) -> Prompt:
     if request.max_completion_tokens is None:
         _check_requested(state, "max_tokens", request.max_tokens)
     rendered = render_chat(
-        request.messages, add_generation_prompt=request.add_generation_prompt, image_limit=config.image_limit
+        request.messages,
+        add_generation_prompt=request.add_generation_prompt,
+        image_limit=config.image_limit,
+        video_limit=config.video_limit,
     )
     refs = image_refs(rendered)
     decoded = await state.preprocessor.decode(refs)

@@ -18,33 +18,55 @@ from gateway.emulator.errors import ApiError, bad_request, internal_error
 
 _DENIED_FORMATS = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 _MAX_PIXELS = 178_956_970
+_FRAMES_TYPE = "video/jpeg"
+_MOST_FRAMES = 32
 Image.init()
 _ALLOWED_FORMATS = tuple(name for name in sorted(Image.OPEN) if name not in _DENIED_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Size in pixels after orientation, and the identity that vLLM's caches know it by (hash of the bytes)."""
+    """Size in pixels after orientation, and the identity that vLLM's caches know it by (hash of the bytes). A video has
+    `frames` of that size, an image none.
+    """
 
     width: int
     height: int
     identity: bytes
+    frames: int = 0
 
     @property
     def pixels(self) -> int:
-        return self.width * self.height
+        return self.width * self.height * max(1, self.frames)
 
 
 def load(url: str) -> Picture:
     """Decode the picture behind a URL completely. Raises ApiError with vLLM's answer for what cannot be loaded."""
-    data = _bytes_behind(url)
+    return _picture(_bytes_behind(url))
+
+
+def load_video(url: str) -> Picture:
+    """A list of JPEG files, which vLLM takes for a video; nothing here decodes any other. Raises ApiError."""
+    if url[:5].lower() != "data:":
+        _bytes_behind(url)
+    media_type, payload = _split_data_url(url)
+    if media_type.lower() != _FRAMES_TYPE:
+        raise bad_request("Could not open video stream")
+    frames = [_picture(_decoded(frame)) for frame in payload.split(",", _MOST_FRAMES)[:_MOST_FRAMES]]
+    if len({(frame.width, frame.height) for frame in frames}) > 1:
+        raise bad_request("all input arrays must have the same shape")
+    identity = hashlib.blake2b(payload.encode(), digest_size=16).digest()
+    return Picture(frames[0].width, frames[0].height, identity, len(frames))
+
+
+def _picture(data: bytes) -> Picture:
     width, height = _decoded_size(data)
     return Picture(width, height, hashlib.blake2b(data, digest_size=16).digest())
 
 
 def _bytes_behind(url: str) -> bytes:
     if url[:5].lower() == "data:":
-        return _bytes_of_data_url(url)
+        return _decoded(_split_data_url(url)[1])
     try:
         scheme = urlsplit(url).scheme
     except ValueError:
@@ -56,13 +78,18 @@ def _bytes_behind(url: str) -> bytes:
     raise bad_request("The URL must be either a HTTP, data or file URL.")
 
 
-def _bytes_of_data_url(url: str) -> bytes:
+def _split_data_url(url: str) -> tuple[str, str]:
+    """Media type and payload."""
     head, comma, payload = url[5:].partition(",")
     if not comma:
         raise bad_request(f"Invalid data URL {url[:32]!r}: missing ',' separator.")
-    _, semicolon, encoding = head.rpartition(";")
+    media_type, semicolon, encoding = head.rpartition(";")
     if not semicolon or encoding != "base64":
         raise ApiError(501, "NotImplementedError", "Only base64 data URLs are supported for now.")
+    return media_type.partition(";")[0], payload
+
+
+def _decoded(payload: str) -> bytes:
     try:
         return pybase64.b64decode(payload, validate=True)
     except ValueError as problem:

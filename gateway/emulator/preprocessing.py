@@ -6,10 +6,11 @@ A request in here is in none of the engine's gauges. That is what vLLM does, and
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from gateway.emulator.content import ImageRef
+from gateway.emulator.content import ImageRef, VideoRef
 from gateway.emulator.errors import bad_request
-from gateway.emulator.pictures import Picture, PictureCache, load
+from gateway.emulator.pictures import Picture, PictureCache, load, load_video
 
 
 class Preprocessor:
@@ -36,7 +37,7 @@ class Preprocessor:
             if known is None:
                 if picture is None:
                     raise bad_request(f"Cache miss for image at index {place} but data is not provided.")
-                known = Picture(picture.width, picture.height, key)
+                known = replace(picture, identity=key)
                 new_pixels += known.pixels
                 self.cache.keep(key, known)
             pictures.append(known)
@@ -53,7 +54,8 @@ class Preprocessor:
             raise bad_request(
                 f"multi_modal_data['image'][{place}] is empty but multi_modal_uuids['image'][{place}] is missing."
             )
-        return await asyncio.get_running_loop().run_in_executor(self._decoder, load, ref.url)
+        work = load_video if isinstance(ref, VideoRef) else load
+        return await asyncio.get_running_loop().run_in_executor(self._decoder, work, ref.url)
 
     async def _work_on(self, pixels: int) -> None:
         """Wait for the thread and its work.

@@ -1,20 +1,21 @@
 """From messages to the tokens the engine works on: chat template, image placeholders, length checks. Pure.
 
 The template is that of a minimal Qwen model: a default system turn, ChatML around every turn, each image as start
-marker, placeholders, end marker. The role runs straight into the content: Jinja strips the newline between them.
+marker, placeholders, end marker, and videos likewise. The role runs straight into the content: Jinja strips the newline
+between them.
 """
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from gateway.emulator.content import ImageRef, parts_of
+from gateway.emulator.content import ImageRef, VideoRef, parts_of
 from gateway.emulator.errors import bad_request, text_too_long, too_many
 from gateway.emulator.pictures import Picture
-from gateway.emulator.tokens import IMAGE_PAD, VISION_END, VISION_START, Tokens, encode
-from gateway.emulator.vision import AspectRatioError, Family
+from gateway.emulator.tokens import IMAGE_PAD, VIDEO_PAD, VISION_END, VISION_START, Tokens, encode
+from gateway.emulator.vision import PATCH_FRAMES, AspectRatioError, Family, TooShortError
 
 _DEFAULT_SYSTEM_TURN = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>"
 _GENERATION_PROMPT = "<|im_start|>assistant\n"
@@ -27,11 +28,15 @@ def _template_tokens(text: str) -> Tokens:
 
 @dataclass(frozen=True, slots=True)
 class ImageSpan:
-    """Where an image's placeholders stand: `start` is the first, `length` their number = its embeddings."""
+    """Where an image's placeholders stand: `start` is the first, `length` their number = its embeddings.
+
+    Videos whose frames have text between them have one for each patch in time.
+    """
 
     start: int
     length: int
     identity: bytes
+    is_video: bool = False
 
     @property
     def end(self) -> int:
@@ -47,27 +52,36 @@ class Prompt:
 
     @property
     def image_tokens(self) -> int:
-        return sum(image.length for image in self.images)
+        return sum(image.length for image in self.images if not image.is_video)
+
+    @property
+    def video_tokens(self) -> int:
+        return sum(image.length for image in self.images if image.is_video)
 
 
 Rendered: TypeAlias = "list[Tokens | ImageRef]"
 
 
-def render_chat(messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool, image_limit: int) -> Rendered:
-    """Template applied, text tokenised; images still stand as references. Raises ApiError."""
+def render_chat(
+    messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool, image_limit: int, video_limit: int
+) -> Rendered:
+    """Template applied, text tokenised; images and videos still stand as references. Raises ApiError."""
     if not messages:
         raise bad_request("Cannot apply chat template to an empty conversation. Provide at least one message.")
     rendered: Rendered = []
     if messages[0]["role"] != "system":
         rendered.append(_template_tokens(_DEFAULT_SYSTEM_TURN))
-    images = 0
+    images = videos = 0
     for message in messages:
         rendered.append(_template_tokens(f"<|im_start|>{message['role']}"))
         for part in parts_of(message.get("content")):
             rendered.append(encode(part) if isinstance(part, str) else part)
-            images += isinstance(part, ImageRef)
+            videos += isinstance(part, VideoRef)
+            images += isinstance(part, ImageRef) and not isinstance(part, VideoRef)
             if images > image_limit:
                 raise too_many("image", image_limit)
+            if videos > video_limit:
+                raise too_many("video", video_limit)
         rendered.append(_template_tokens("<|im_end|>\n"))
     if add_generation_prompt:
         rendered.append(_template_tokens(_GENERATION_PROMPT))
@@ -98,12 +112,41 @@ def expand(rendered: Rendered, pictures: Iterable[Picture], family: Family) -> P
             tokens.extend(piece)
             continue
         picture = next(upcoming)
-        length = visual_tokens(picture, family)
-        tokens.append(VISION_START)
-        spans.append(ImageSpan(len(tokens), length, picture.identity))
-        tokens.extend(array("H", [IMAGE_PAD]) * length)
-        tokens.append(VISION_END)
+        if picture.frames:
+            _add_video(tokens, spans, picture, family)
+        else:
+            _add(tokens, spans, ImageSpan(0, visual_tokens(picture, family), picture.identity))
     return Prompt(tokens, tuple(spans))
+
+
+def _add(tokens: Tokens, spans: list[ImageSpan], span: ImageSpan) -> None:
+    """Placeholders between their markers; the span's start is where that is."""
+    tokens.append(VISION_START)
+    spans.append(replace(span, start=len(tokens)))
+    tokens.extend(array("H", [VIDEO_PAD if span.is_video else IMAGE_PAD]) * span.length)
+    tokens.append(VISION_END)
+
+
+def _add_video(tokens: Tokens, spans: list[ImageSpan], video: Picture, family: Family) -> None:
+    """Frames of a list of pictures are a second apart. Raises ApiError."""
+    patches, units = _grid_of_video(video, family)
+    if not family.has_timestamps:
+        _add(tokens, spans, ImageSpan(0, patches * units, video.identity, is_video=True))
+        return
+    tokens.append(VISION_START)
+    for patch in range(patches):
+        first, last = PATCH_FRAMES * patch, min(PATCH_FRAMES * patch + 1, video.frames - 1)
+        tokens.extend(encode(f"<{(first + last) / 2:.1f} seconds>"))
+        _add(tokens, spans, ImageSpan(0, units, video.identity + patch.to_bytes(2), is_video=True))
+    tokens.append(VISION_END)
+
+
+def _grid_of_video(video: Picture, family: Family) -> tuple[int, int]:
+    """Patches in time, and the placeholders of each. Raises ApiError."""
+    try:
+        return family.video_grid(video.frames, video.width, video.height)
+    except (AspectRatioError, TooShortError) as problem:
+        raise bad_request(f"Failed to apply {family.processor} on data={{'videos': [...]}}") from problem
 
 
 def visual_tokens(picture: Picture, family: Family) -> int:

@@ -30,8 +30,12 @@ async def tokenize(state: ServerState, exchange: Exchange, data: Any, _body: byt
 
 
 async def _chat_tokens(state: ServerState, request: TokenizeChatRequest) -> Tokens:
-    limit = state.config.image_limit
-    rendered = render_chat(request.messages, add_generation_prompt=request.add_generation_prompt, image_limit=limit)
+    rendered = render_chat(
+        request.messages,
+        add_generation_prompt=request.add_generation_prompt,
+        image_limit=state.config.image_limit,
+        video_limit=state.config.video_limit,
+    )
     refs = image_refs(rendered)
     pictures = await state.preprocessor.process(refs, await state.preprocessor.decode(refs))
     return expand(rendered, pictures, state.config.vision).tokens

@@ -20,6 +20,7 @@ FIRST_SYLLABLE, FIRST_SPECIAL = 256, 498
 SPECIAL_IDS = {spelling: FIRST_SPECIAL + place for place, spelling in enumerate(SPECIALS)}
 IM_END, VISION_START, VISION_END = (SPECIAL_IDS[name] for name in ("<|im_end|>", "<|vision_start|>", "<|vision_end|>"))
 IMAGE_PAD = SPECIAL_IDS["<|image_pad|>"]
+VIDEO_PAD = SPECIAL_IDS["<|video_pad|>"]
 VOCABULARY_SIZE = FIRST_SPECIAL + len(SPECIALS)
 
 _SPECIAL_PATTERN = re.compile("(" + "|".join(re.escape(spelling) for spelling in SPECIALS) + ")")

@@ -7,6 +7,7 @@ uploads have no more than a quarter, so that a crowd of them cannot shut out the
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -239,13 +240,17 @@ def _no_memory(message: str) -> GatewayError:
 
 
 class Seats:
-    """Requests that may be in the house at once, from the door to the last byte of the answer."""
+    """Requests that may be in the house at once, from the door to the last byte of the answer.
 
-    __slots__ = ("_capacity", "_taken")
+    `on_empty` is called when the last of them has left.
+    """
+
+    __slots__ = ("_capacity", "_taken", "on_empty")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._taken = 0
+        self.on_empty: Callable[[], None] | None = None
 
     @property
     def capacity(self) -> int:
@@ -271,3 +276,5 @@ class Seats:
         if not self._taken:
             raise ValueError("gives back a seat that nobody took")
         self._taken -= 1
+        if not self._taken and self.on_empty is not None:
+            self.on_empty()

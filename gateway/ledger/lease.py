@@ -101,7 +101,8 @@ class Lease:
             self._pixels_in_sight = 0
         if self._sent_at is not None and self._first_event_at is None and self._held is not None:
             self._first_event_at = self._gate.now
-            self._gate.first_token_came(self._behind_tokens, self._first_event_at - self._sent_at)
+            if not self._ticket.is_bounded:
+                self._gate.first_token_came(self._behind_tokens, self._first_event_at - self._sent_at)
         self._release_front()
 
     def grow(self, generated_tokens: int) -> None:

@@ -15,7 +15,8 @@ from gateway.domain.vision.checkpoints import Checkpoint, checkpoint_of_model_na
 from gateway.domain.vision.registry import UnknownFamilyError, processor_sources, resolve
 from gateway.domain.vision.sources import Number, Source
 from gateway.domain.vision.unknown import unknown_family
-from gateway.models.processor_config import CONFIG_FILE, ModelFiles
+from gateway.domain.vision.video import VideoRule
+from gateway.models.processor_config import CONFIG_FILE, VIDEO_FILE, ModelFiles
 
 
 class FamilySource(StrEnum):
@@ -40,6 +41,10 @@ _PLACES = {
     FamilySource.HUB: "hub: ",
 }
 """Before the name of a file that was found; those of the operator's own folder stand alone."""
+
+
+_KEPT_FILES = frozenset({CONFIG_FILE, VIDEO_FILE})
+"""Which the setting `processor` does not take the place of."""
 
 
 class FoundFiles(NamedTuple):
@@ -70,7 +75,8 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a model is. `kv_groups` and what follows are None as far as no file tells.
+    """What a model is. `video` bounds what its videos cost, None where its family defines nothing. `kv_groups` and what
+    follows are None as far as no file tells.
 
     `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of one
     rank, and `embedding_bytes` one embedding of the vision encoder.
@@ -79,6 +85,7 @@ class Identity:
     family: VisionFamily
     family_source: FamilySource
     numbers: tuple[Number, ...] = field(default=(), repr=False)
+    video: VideoRule | None = field(default=None, repr=False)
     kv_groups: int | None = None
     kv_bytes_per_token: int | None = None
     embedding_bytes: int | None = None
@@ -100,7 +107,7 @@ def identify(said: Said, names: Sequence[Name], found: FoundFiles | None = None)
     resolved = resolve(
         family, sources, options=said.options, checkpoint=checkpoint, has_processor=has_processor and bool(sources)
     )
-    return _with_memory(Identity(resolved.family, source, resolved.numbers), files)
+    return _with_memory(Identity(resolved.family, source, resolved.numbers, resolved.video), files)
 
 
 def identify_anyway(said: Said, names: Sequence[Name], found: FoundFiles | None) -> tuple[Identity, str | None]:
@@ -138,7 +145,7 @@ def _file_sources(said: Said, found: FoundFiles | None, family: str) -> list[Sou
     if found is not None and _are_of(found, family):
         place = _PLACES.get(found.place, "")
         processor_is_set = said.processor is not None
-        kept = (each for each in found.files.sources if not processor_is_set or each.name == CONFIG_FILE)
+        kept = (each for each in found.files.sources if not processor_is_set or each.name in _KEPT_FILES)
         sources = [Source(f"{place}{each.name}", each.values) for each in kept]
     own = [] if said.processor is None else processor_sources("setting", said.processor)
     return [*own, *sources]

@@ -15,13 +15,14 @@ from gateway.models.processor_config import (
     CONFIG_FILE,
     PREPROCESSOR_FILE,
     PROCESSOR_FILE,
+    VIDEO_FILE,
     ModelFiles,
     ModelFilesError,
     read_model_folder,
 )
 from gateway.models.repository import Repository, repository_of
 
-FILES = (CONFIG_FILE, PREPROCESSOR_FILE, PROCESSOR_FILE)
+FILES = (CONFIG_FILE, PREPROCESSOR_FILE, PROCESSOR_FILE, VIDEO_FILE)
 MOST_FILE_BYTES = 8 << 20
 """The largest published ones have a tenth of it: a larger one is none that was meant."""
 

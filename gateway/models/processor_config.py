@@ -16,6 +16,8 @@ from gateway.domain.vision.sources import Source
 CONFIG_FILE = "config.json"
 PREPROCESSOR_FILE = "preprocessor_config.json"
 PROCESSOR_FILE = "processor_config.json"
+VIDEO_FILE = "video_preprocessor_config.json"
+"""What newer models set up their videos with."""
 
 _NUMBER_BYTES = 2
 """Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
@@ -96,13 +98,18 @@ def read_model_folder(path: Path) -> ModelFiles:
         read_json(path / CONFIG_FILE),
         _read_optional(path / PREPROCESSOR_FILE),
         _read_optional(path / PROCESSOR_FILE),
+        _read_optional(path / VIDEO_FILE),
     )
 
 
 def parse_model(
-    config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None, processor: Mapping[str, Any] | None
+    config: Mapping[str, Any],
+    preprocessor: Mapping[str, Any] | None,
+    processor: Mapping[str, Any] | None,
+    video_processor: Mapping[str, Any] | None = None,
 ) -> ModelFiles:
-    """From the contents of config.json, preprocessor_config.json and processor_config.json (None: no such file).
+    """From the contents of config.json, preprocessor_config.json, processor_config.json and
+    video_preprocessor_config.json (None: no such file).
 
     An `image_processor` nested in processor_config.json wins over preprocessor_config.json (transformers 5.19
     `get_image_processor_dict`). Raises ModelFilesError.
@@ -119,19 +126,26 @@ def parse_model(
         nested,
         _deepstack_levels(config),
         family_of_config(config),
-        tuple(_sources(config, nested, processor)),
+        tuple(_sources(config, nested, processor, video_processor)),
     )
 
 
 def _sources(
-    config: Mapping[str, Any], image_processor: Mapping[str, Any] | None, processor: Mapping[str, Any] | None
+    config: Mapping[str, Any],
+    image_processor: Mapping[str, Any] | None,
+    processor: Mapping[str, Any] | None,
+    video_processor: Mapping[str, Any] | None,
 ) -> Iterator[Source]:
-    """Newer files keep some numbers beside the nested image processor."""
+    """Newer files keep some numbers beside the nested image processor. What is of videos stands under the key under
+    which newer files nest it.
+    """
     if image_processor is not None:
         is_nested = processor is not None and "image_processor" in processor
         yield Source(PROCESSOR_FILE if is_nested else PREPROCESSOR_FILE, image_processor)
     if processor is not None:
         yield Source(PROCESSOR_FILE, processor)
+    if video_processor is not None:
+        yield Source(VIDEO_FILE, {"video_processor": video_processor})
     yield Source(CONFIG_FILE, config)
 
 

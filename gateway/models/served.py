@@ -17,6 +17,7 @@ from gateway.domain.output import AnswerSpeed, EventTokens, OutputReservation
 from gateway.domain.vision.base import VisionFamily
 from gateway.domain.vision.sources import Number
 from gateway.domain.vision.unknown import unknown_family
+from gateway.domain.vision.video import VideoRule
 from gateway.models.exact_text import ExactText
 from gateway.models.identity import FamilySource, FoundFiles, Identity, Name, Said, identify_anyway
 from gateway.models.repository import shown_name
@@ -50,17 +51,19 @@ class Wanted(NamedTuple):
 
 
 class Pricing(NamedTuple):
-    """What prices a model's images, what said so, and the numbers that this depends on."""
+    """What prices a model's images, what said so, and the numbers that this depends on; and what bounds its videos."""
 
     family: VisionFamily
     family_source: FamilySource
     numbers: tuple[Number, ...]
+    video: VideoRule | None
 
 
 @dataclass(slots=True)
 class ServedModel:
     """One served name, and what said which family it is of. `numbers` are what its images' prices depend on, each with
-    its source; `said` is what the operator says of it.
+    its source; `video` bounds what its videos cost, None where its family defines nothing; `said` is what the operator
+    says of it.
 
     `calibration` is what came of asking the server itself. It goes before what is known without asking, which is kept
     as `uncalibrated`, and is over once that changes.
@@ -74,6 +77,7 @@ class ServedModel:
     family: VisionFamily
     family_source: FamilySource = FamilySource.SETTING
     numbers: tuple[Number, ...] = field(default=(), repr=False, kw_only=True)
+    video: VideoRule | None = field(default=None, repr=False, kw_only=True)
     exact_text: ExactText | None = None
     max_model_len: int | None = None
     kv_groups: int | None = None
@@ -100,7 +104,7 @@ class ServedModel:
     @property
     def uncalibrated(self) -> Pricing:
         """How it is priced by all that is known without asking the server."""
-        return self._uncalibrated or Pricing(self.family, self.family_source, self.numbers)
+        return self._uncalibrated or Pricing(self.family, self.family_source, self.numbers, self.video)
 
     def calibrated(self, result: Calibration) -> None:
         """From now on it is priced by what the server itself showed, or by what was known before if that stands.
@@ -109,13 +113,14 @@ class ServedModel:
         """
         self._uncalibrated = before = self.uncalibrated
         self.calibration, last = result, self.calibration
-        self.family, self.family_source, self.numbers = before
+        self.family, self.family_source, self.numbers, self.video = before
         is_capped = result.most_tokens is not None or last.most_tokens is not None
         if is_capped or before.family_source is FamilySource.ASSUMED:
             # What traffic taught of a family that was found says nothing of what the next server has.
             self.image_cap = ImageTokenCap(result.most_tokens)
         if result.family is not None:
-            self.family = result.family
+            # What was seen to be wrong of images, or fits no more than a few of them, bounds no video.
+            self.family, self.video = result.family, None
         if result.state is CalibrationState.FOUND:
             self.family_source, self.numbers = FamilySource.CALIBRATION, result.numbers
 

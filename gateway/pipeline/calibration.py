@@ -112,8 +112,8 @@ def asked_models(state: UpstreamState) -> tuple[str, ...]:
 
 def known_family(model: ServedModel) -> VisionFamily | None:
     """What its pictures are to be held against: what is known of it without asking. None: nobody knows its family."""
-    family, source, _ = model.uncalibrated
-    return None if source is FamilySource.ASSUMED else family
+    known = model.uncalibrated
+    return None if known.family_source is FamilySource.ASSUMED else known.family
 
 
 @dataclass(slots=True)

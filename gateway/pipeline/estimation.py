@@ -36,6 +36,7 @@ def estimate_report(rules: Rules, exchange: Exchange, plan: Plan, cost: RequestC
             visual=cost.visual_tokens,
             prompt=_bounds(cost.prompt_tokens),
             output_reserved=cost.output_tokens * cost.answers,
+            media=cost.media_tokens,
         ),
         amounts=msgspec.convert(cost.amounts._asdict(), AmountsReport),
         kv_block_tokens=limits.kv_block_tokens,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, ImagePlan
+from gateway.domain.media import NOTHING as NO_MEDIA
+from gateway.domain.media import MediaKind, MediaPolicy
 from gateway.domain.output import ReservationRule
 from gateway.domain.priority import Priority
 from gateway.domain.request import VisionRequest
@@ -59,6 +61,7 @@ class Policies:
     forwards_addresses: bool = False
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     hand_on: HandOn = NOTHING
+    media: Mapping[MediaKind, MediaPolicy] = field(default_factory=lambda: NO_MEDIA)
 
 
 class Looker(Protocol):

@@ -3,8 +3,11 @@
 Needs no engine, as does what goes before: so `vlm-gateway estimate` and `replay` run it too.
 """
 
+from collections.abc import Sequence
+
 from gateway.domain.calibration import CalibrationState
 from gateway.domain.cost import RequestCost, Uncertainty, VisualBounds, estimate
+from gateway.domain.media import MediaCost, price_media
 from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
@@ -17,14 +20,23 @@ from gateway.pipeline.texts import count_text
 async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
     """What would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400."""
     model = exchange.model = exchange.models.served(request.model)
+    media = media_cost(rules, request, model) if request.media else ()
     text = await count_text(exchange, request, model)
     plan = await plan_request(rules, exchange, request, model, text) if request.images else NO_IMAGES
     if plan.trimmed:
         text = await count_text(exchange, request, model, plan.trimmed, rules.policies.trim.marker)
     exchange.plans, exchange.trimmed, exchange.trimmed_tokens = plan.plans, plan.trimmed, plan.trimmed_tokens
     exchange.trim_reason = plan.trim_reason
-    cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text)
+    cost = exchange.cost = cost_of(rules, exchange, request, model, plan, text, media)
     return plan, cost
+
+
+def media_cost(rules: Rules, request: VisionRequest, model: ServedModel) -> tuple[MediaCost, ...]:
+    """What its videos and audio may cost. Raises GatewayError media_not_allowed."""
+    family = "(unknown)" if model.is_assumed else model.family.name
+    if model.calibration.state is CalibrationState.DISAGREES:
+        family = f"{family}, otherwise than which its server counts"
+    return price_media(request.media, rules.policies.media, model.video, family)
 
 
 def misfit_of(exchange: Exchange, cost: RequestCost) -> Misfit | None:
@@ -51,8 +63,9 @@ def _without_bounds(cost: RequestCost) -> RequestCost:
     images out is no advice, for nobody knows what that would save.
     """
     prompt, uncertain = cost.prompt_tokens, cost.uncertain_visual_tokens
+    likely, most = (max(prompt.lower, tokens - uncertain) for tokens in (prompt.expected, prompt.upper))
     return cost._replace(
-        prompt_tokens=Bounds(prompt.lower, max(prompt.lower, prompt.expected - uncertain), prompt.upper - uncertain),
+        prompt_tokens=Bounds(prompt.lower, likely, most),
         visual_tokens=cost.visual_tokens - uncertain,
         uncertain_visual_tokens=0,
         images=(),
@@ -60,7 +73,13 @@ def _without_bounds(cost: RequestCost) -> RequestCost:
 
 
 def cost_of(
-    rules: Rules, exchange: Exchange, request: VisionRequest, model: ServedModel, plan: Plan, text: Bounds
+    rules: Rules,
+    exchange: Exchange,
+    request: VisionRequest,
+    model: ServedModel,
+    plan: Plan,
+    text: Bounds,
+    media: Sequence[MediaCost] = (),
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
     limits = exchange.limits = exchange.models.limits(model)
@@ -76,4 +95,5 @@ def cost_of(
         ),
         limits=limits,
         body_bytes=exchange.body_bytes,
+        media=media,
     )

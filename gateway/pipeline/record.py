@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway.domain.errors import GatewayError
+from gateway.domain.media import MediaKind, counts_by_kind
 from gateway.domain.outcome import Outcome
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import OPT_OUT, Preset
@@ -110,6 +111,8 @@ def _header_fields(exchange: Exchange) -> dict[str, Any]:
 
 def _request_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
     fields = _image_fields(exchange, request) if request.images else {}
+    if request.media:
+        fields |= _media_fields(exchange, request)
     if request.prompts != 1:
         fields["prompts"] = request.prompts
     if request.prompt_token_ids:
@@ -182,6 +185,15 @@ def _image_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
         "messages": len(request.messages),
         "pictures": _pictures(exchange, request),
         "new_images": len(new_images(request.messages)),
+    }
+
+
+def _media_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
+    counts = counts_by_kind(request.media)
+    return {
+        "videos": counts[MediaKind.VIDEO],
+        "audios": counts[MediaKind.AUDIO],
+        "media_tokens": exchange.cost.media_tokens if exchange.cost else 0,
     }
 
 

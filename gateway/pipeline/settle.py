@@ -7,6 +7,7 @@ complete answer it is done once the client has the last byte, for nobody should 
 from gateway.domain.cost import RequestCost, Uncertainty
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
+from gateway.domain.media import counts_by_kind
 from gateway.domain.outcome import Ending, Outcome
 from gateway.domain.output import most_output_tokens
 from gateway.domain.quantities import Bounds
@@ -201,13 +202,14 @@ def _learn(exchange: Exchange) -> None:
     told = _told_visual_tokens(exchange, usage, model)
     is_guess = told is None and (model.is_assumed or _SURE_SHARE * cost.uncertain_visual_tokens > cost.visual_tokens)
     is_guess = (is_guess and bool(cost.images)) or request.truncate_prompt_tokens is not None
-    is_guess = is_guess or not exchange.is_priced_as_sent
+    is_guess = is_guess or not exchange.is_priced_as_sent or bool(cost.media)
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         visual_tokens = cost.visual_tokens if told is None else told
         text_tokens = usage.prompt_tokens - visual_tokens - request.prompt_token_ids
         model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
     # Of an unknown family an image that cost little says nothing of the next one.
-    if exchange.plans and request.truncate_prompt_tokens is None and not model.is_assumed:
+    is_whole = request.truncate_prompt_tokens is None and not cost.media
+    if exchange.plans and is_whole and not model.is_assumed:
         seen = -cost.text_tokens + (usage.prompt_tokens - request.prompt_token_ids)
         # Less than the upper bound of what may be less is no sign of a cap.
         least = [image_cost(plan, model.family).least_prompt for plan in exchange.plans]
@@ -288,8 +290,8 @@ def _count_price(metrics: Metrics, exchange: Exchange, cost: RequestCost, model:
     bounds = visual_bounds(model, cost)
     if bounds is not None and exchange.sent_at is not None:
         metrics.bounded(bounds.why)
-    # What is kept for an unknown family is no prediction.
-    is_predicted = bounds is None or bounds.why is not Uncertainty.UNKNOWN_FAMILY
+    # What is kept for an unknown family, or for videos and audio, is no prediction.
+    is_predicted = (bounds is None or bounds.why is not Uncertainty.UNKNOWN_FAMILY) and not cost.media
     usage = exchange.usage
     if usage is not None and exchange.is_priced_as_sent and is_predicted:
         metrics.estimate_error(exchange.model_name, cost.prompt_tokens.expected, usage.prompt_tokens)
@@ -304,6 +306,9 @@ def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:
     for plan in exchange.plans:
         saved = plan.tokens_before - plan.tokens
         metrics.image(plan.info.format, _action(exchange, plan), plan.info.size.pixels, plan.tokens, saved)
+    if exchange.cost is not None and exchange.cost.media:
+        for kind, parts in counts_by_kind(exchange.cost.media).items():
+            metrics.media(kind, parts)
     saved = exchange.trimmed_tokens
     for _ in exchange.trimmed:
         metrics.image(None, ImageAction.TRIMMED, None, None, saved)

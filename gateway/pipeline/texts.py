@@ -34,7 +34,8 @@ async def count_text(
     exchange: Exchange, request: VisionRequest, model: ServedModel, trimmed: Sequence[int] = (), marker: str = ""
 ) -> Bounds:
     """Tokens of the prompt without its images: exact where the tokenizer is at hand and the text not too long."""
-    if model.exact_text is not None and exchange.route.kind is Kind.CHAT:
+    # What a template makes of a video is not followed, and its bytes are not worth a parser's time.
+    if model.exact_text is not None and exchange.route.kind is Kind.CHAT and not request.media:
         slim = await _slim(exchange, request, trimmed, marker)
         images = len(request.images) - len(trimmed)
         try:
@@ -50,7 +51,7 @@ async def encode_chat(
 ) -> Sequence[int] | None:
     """The tokens that `count_text` counted, each image as one; None where they are not known."""
     counter = model.exact_text
-    if counter is None:
+    if counter is None or request.media:
         return None
     slim = await _slim(exchange, request, trimmed, marker)
     return await _if_countable(_tokenized(model, len(slim), lambda: counter.encode_chat(_decoded(slim))))

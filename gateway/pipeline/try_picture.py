@@ -38,7 +38,7 @@ async def try_picture(parts: Parts, exchange: Exchange) -> TryReport:
     report, plan = await look_ahead(parts, exchange)
     answer = TryReport(
         found=_found(info),
-        families=[_priced(name, info, resize) for name in FAMILIES],
+        families=await in_thread(ONE_THREAD, _priced_by_all, info, resize),
         verdict=report.verdict,
         estimate=report.estimate,
     )
@@ -86,6 +86,10 @@ def _found(info: ImageInfo) -> FoundReport:
     return FoundReport(
         info.format, str(info.size), str(info.stored), info.file_bytes, info.frames, [*map(str, sorted(info.why))]
     )
+
+
+def _priced_by_all(info: ImageInfo, resize: ResizePolicy) -> list[FamilyReport]:
+    return [_priced(name, info, resize) for name in FAMILIES]
 
 
 def _priced(name: str, info: ImageInfo, resize: ResizePolicy) -> FamilyReport:

@@ -63,6 +63,7 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
     images_changed: str = ""
     pictures: list[Picture | None] = msgspec.field(default_factory=list)
     new_images: int = 0
+    media_tokens: int = 0
     limits: EngineLimits | None = None
     capacity: tuple[int | None, ...] | None = None
     actual_output_tokens: int | None = None

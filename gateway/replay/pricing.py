@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gateway.domain.cost import RequestCost
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo
+from gateway.domain.media import MediaCost, MediaKind
 from gateway.domain.priority import Priority
 from gateway.domain.request import ImageRef, MessageOutline, Span, VisionRequest
 from gateway.domain.tenancy import Tenant
@@ -101,7 +102,7 @@ class Pricer:
             if ladder is not None:
                 ladder.shrink(exchange, request, line, [source.ref.ordinal for source in sources])
             plan = plan_known(self.rules, exchange, request, model, text, trim, by_count, sources)
-        cost = exchange.cost = cost_of(self.rules, exchange, request, model, plan, text)
+        cost = exchange.cost = cost_of(self.rules, exchange, request, model, plan, text, _media(line))
         misfit = misfit_of(exchange, cost)
         if misfit is not None:
             raise misfit.error
@@ -166,6 +167,12 @@ def _outlines(line: Line) -> tuple[MessageOutline, ...]:
     if not old:
         return _padded((last,), line.messages)
     return _padded((MessageOutline("user", 0, tuple(range(old))), MessageOutline("assistant", 0), last), line.messages)
+
+
+def _media(line: Line) -> tuple[MediaCost, ...]:
+    """What was kept for videos and audio is kept again, as one: the line has no more than the sum."""
+    tokens = line.media_tokens
+    return (MediaCost(MediaKind.VIDEO, "", tokens, tokens),) if tokens else ()
 
 
 def _padded(outlines: tuple[MessageOutline, ...], messages: int) -> tuple[MessageOutline, ...]:

@@ -107,6 +107,7 @@ def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         rungs=declare_rungs(exchange),
         fallback=exchange.fallback.name if exchange.fallback else None,
         bounds=visual_bounds(exchange.model, exchange.cost),
+        media_tokens=exchange.cost.media_tokens,
     )
 
 

@@ -1,6 +1,7 @@
 """The routes that make no engine work: health, metrics, version, the status page. FastAPI lives here and beside it."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Annotated, Protocol
 
@@ -19,7 +20,6 @@ from gateway.wire.routes import PREFLIGHT_PATH
 
 DRAIN_PATH = "/gateway/drain"
 _MOST_DRAIN_SECONDS = 3600.0
-_LOOK_SECONDS = 0.1
 
 
 class Control(Protocol):
@@ -40,6 +40,8 @@ class Control(Protocol):
     def call_off_drain(self) -> None: ...
 
     def is_drained(self) -> bool: ...
+
+    async def until_drained(self) -> None: ...
 
     def in_flight(self) -> int: ...
 
@@ -109,10 +111,9 @@ def _add_drain_route(app: FastAPI, control: Control) -> None:
 
 
 async def _drained(control: Control, timeout_seconds: float) -> dict[str, str | int]:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + timeout_seconds
-    while not control.is_drained() and loop.time() < until:  # noqa: ASYNC110 - neither seats nor clocks have events
-        await asyncio.sleep(min(_LOOK_SECONDS, max(0.0, until - loop.time())))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_seconds):
+            await control.until_drained()
     return {"status": "drained" if control.is_drained() else "draining", "in_flight": control.in_flight()}
 
 

@@ -4,11 +4,14 @@ Whoever sends requests here learns of it late (a load balancer asks `/readyz` no
 one after the other), so that for a while there is nothing to tell a client but its answer.
 """
 
+import asyncio
 import math
 from collections.abc import Iterable
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
+from gateway.ledger.byte_budget import Seats
+from gateway.ledger.timing import Timing
 from gateway.server.answers import Send
 from gateway.server.receive import Message
 
@@ -49,6 +52,10 @@ class Drain:
     def refuses(self, now: float) -> bool:
         return now >= self._begun_at + self._grace_seconds
 
+    def seconds_of_grace(self, now: float) -> float:
+        """How long requests are still taken; infinite where nothing has begun."""
+        return max(0.0, self._begun_at + self._grace_seconds - now)
+
     def is_over(self, now: float, *, is_empty: bool) -> bool:
         """The process ends now: it was told to, and nobody is inside and nobody let in, or it has waited enough."""
         return now >= self._ends_at or (self._ends_at < math.inf and is_empty and self.refuses(now))
@@ -62,6 +69,38 @@ class Drain:
                 reason=Reason.DRAINING,
                 retry_after_seconds=1.0,
             )
+
+
+class DrainWatch:
+    """Knows when nobody is inside and nobody is let in any more, and wakes who waits for that.
+
+    It asks nobody meanwhile: it is told when the last one leaves and when the drain begins or is called off
+    (`look_again`), and by a timer when its grace ends.
+    """
+
+    def __init__(self, drain: Drain, seats: Seats, timing: Timing) -> None:
+        self._drain, self._seats, self._timing = drain, seats, timing
+        self._changed = asyncio.Event()
+        seats.on_empty = self._changed.set
+
+    @property
+    def is_drained(self) -> bool:
+        return self._drain.refuses(self._timing.clock()) and not self._seats.taken
+
+    def look_again(self) -> None:
+        self._changed.set()
+
+    async def wait(self) -> None:
+        """Until it is so, for ever if it never is: the caller bounds it."""
+        while not self.is_drained:
+            self._changed.clear()
+            grace = self._drain.seconds_of_grace(self._timing.clock())
+            timer = self._timing.call_later(grace, self._changed.set) if 0 < grace < math.inf else None
+            try:
+                await self._changed.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
 
 def closing(send: Send) -> Send:

@@ -11,6 +11,7 @@ from gateway.domain.output import ReservationRule
 from gateway.settings.calibration import CalibrationWay
 from gateway.settings.hand_on import HandOnSettings
 from gateway.settings.hub import HubSettings
+from gateway.settings.media import AudioSettings, VideoSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.section import Section, checked
@@ -50,6 +51,8 @@ class Settings(Section):
     upstream: UpstreamSettings = UpstreamSettings()
     upstreams: Upstreams = ()
     images: ImageSettings = ImageSettings()
+    videos: VideoSettings = VideoSettings()
+    audios: AudioSettings = AudioSettings()
     resize: ResizeSettings = ResizeSettings()
     history: HistorySettings = HistorySettings()
     budget: BudgetSettings = BudgetSettings()

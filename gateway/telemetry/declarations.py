@@ -13,6 +13,7 @@ from gateway.domain.calibration import CalibrationState
 from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImageFormat
+from gateway.domain.media import MediaKind
 from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
@@ -100,6 +101,7 @@ _RESOURCE = Label(
     "images that it still decodes, `prefill_tokens` on their way to the first token, and `image_prefill_tokens` of "
     "those whose images it still decodes. The gateway's own: `seats` (requests inside), `body_bytes`, `decode_bytes`.",
 )
+_MEDIA_KIND = Label("kind", tuple(MediaKind), "What it is.")
 _RUNG = Label("rung", tuple(Rung), "A rung of the ladder, as in the settings of `pressure`.")
 _WHY = Label(
     "why",
@@ -129,6 +131,12 @@ IMAGE_ERRORS = Declaration("image_errors_total", "counter", "Images refused, by 
 IMAGES = Declaration("images_total", "counter", "Images by format and by what was done to them.", (_FORMAT, _ACTION))
 TOKENS_SAVED = Declaration(
     "tokens_saved_total", "counter", "Prompt tokens that resizing and trimming kept from the engine.", (_ACTION,)
+)
+MEDIA = Declaration(
+    "media_total",
+    "counter",
+    "Videos and audio parts that were sent on, each with the most that it can cost kept for it.",
+    (_MEDIA_KIND,),
 )
 RELIEVED = Declaration(
     "pressure_requests_total", "counter", "Requests that a rung of the ladder changed or refused.", (_RUNG,)
@@ -211,6 +219,7 @@ RECORDED = (
     IMAGES,
     TOKENS_SAVED,
     BOUNDED,
+    MEDIA,
     RELIEVED,
     SENT_ELSEWHERE,
     PREDICTED_TOKENS,
@@ -367,6 +376,11 @@ OBSERVED = (
     Declaration("gpu_memory_total_bytes", "gauge", "Memory of a GPU in all, likewise.", (_GPU,)),
     Declaration(
         "gpu_busy_ratio", "gauge", "Share of the last moment in which anything ran on a GPU; NaN if untold.", (_GPU,)
+    ),
+    Declaration(
+        "draining",
+        "gauge",
+        "1 once it was told to drain or to end, until that is called off; its process may go on.",
     ),
     Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),

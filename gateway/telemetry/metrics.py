@@ -22,6 +22,7 @@ from prometheus_client.samples import Exemplar
 from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code
 from gateway.domain.image import ImageAction, ImageFormat
+from gateway.domain.media import MediaKind
 from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
@@ -134,6 +135,7 @@ class Metrics:
         self._images = CounterTable(declared.IMAGES)
         self._tokens_saved = CounterTable(declared.TOKENS_SAVED)
         self._bounded = CounterTable(declared.BOUNDED)
+        self._media = CounterTable(declared.MEDIA)
         self._relieved = CounterTable(declared.RELIEVED)
         self._sent_elsewhere = CounterTable(declared.SENT_ELSEWHERE, upstreams)
         self._predicted_tokens = CounterTable(declared.PREDICTED_TOKENS)
@@ -149,6 +151,7 @@ class Metrics:
             self._images,
             self._tokens_saved,
             self._bounded,
+            self._media,
             self._relieved,
             self._sent_elsewhere,
             self._predicted_tokens,
@@ -175,12 +178,11 @@ class Metrics:
             self._overhead,
             self._first_token,
         )
-        self._readers: dict[str, Callable[[], Reading]] = {}
+        self._readers: dict[str, Callable[[], Reading]] = {"models_without_series": self._models_without_series}
         self._build: tuple[str, str, str] | None = None
         self._models: set[str] = set()
         self._folded: dict[str, frozenset[str]] = {}
         self.know_models((OTHER, *models))
-        self._readers["models_without_series"] = lambda: len(frozenset().union(*self._folded.values()))
         self._registry = _registry(self)
 
     def know_models(self, models: Iterable[str], by: str = "") -> None:
@@ -255,6 +257,10 @@ class Metrics:
             self._image_pixels.observe(pixels)
         if tokens is not None:
             self._visual_tokens.observe(tokens)
+
+    def media(self, kind: MediaKind, count: int) -> None:
+        """Videos or audio parts of one request that was sent on."""
+        self._media.cells[(kind,)] += count
 
     def queue_wait(self, seconds: float, trace_id: str | None = None) -> None:
         self._queue_wait.observe(seconds, trace_id)
@@ -332,6 +338,9 @@ class Metrics:
         of_the_operator = {declared.UPSTREAM: self._upstreams}
         values = [label.values or of_the_operator.get(label, ()) for label in declaration.labels]
         return dict.fromkeys(product(*values), 0.0) if values else 0.0
+
+    def _models_without_series(self) -> int:
+        return len(frozenset[str]().union(*self._folded.values()))
 
     def _model(self, model: str | None) -> str:
         return model if model in self._models else OTHER

@@ -53,6 +53,7 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     and `visual_why` says why. Tokens are predicted ones, as reserved, and `actual_…` those that the engine reported;
     `counted_output_tokens` are by the events of a stream in which it reported none.
     `is_kept_alive`: its 200 went out while it waited, whatever came of it then.
+    `media_tokens` were kept for `videos` and `audios`: the most that these can cost.
     `fetch_ms` is how long it waited for its images by address. `images_changed` are the entries of `x-gateway-images`.
     Where there is a ladder, `pressure` is what the request met, and `rungs` the value of `x-gateway-pressure`.
 
@@ -95,6 +96,9 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     counted_output_tokens: int | None = None
     images: int = 0
     images_changed: str | None = None
+    videos: int = 0
+    audios: int = 0
+    media_tokens: int = 0
     fetch_ms: float | None = None
     body_bytes: int | None = None
     pressure: float | None = None

@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.media import MediaRef
 from gateway.domain.request import ImageRef, MessageOutline, VisionRequest
 from gateway.wire import read
-from gateway.wire.content import ImagePart, Part, read_part
+from gateway.wire.content import ImagePart, MediaPart, Part, read_part
 from gateway.wire.data_url import is_remote
+from gateway.wire.media_url import MediaUrl, read_media_url
 from gateway.wire.parts import RawParts
 from gateway.wire.read import ABSENT
 from gateway.wire.spans import SpanFinder
@@ -77,7 +79,8 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
     """The request as admission sees it; `images` in the order in which the model sees them.
 
     Raises GatewayError: invalid_json, invalid_request, invalid_content_part (also for media that is not supported
-    yet), invalid_image_url (neither a data URL nor an http(s) address). `param` names the field or the part.
+    yet, and addresses of videos and audio that are not plain), invalid_image_url (neither a data URL nor an http(s)
+    address). `param` names the field or the part.
     """
     parsed = read.decode_body(_decoder, body)
     _refuse_what_hides_cost(parsed)
@@ -99,26 +102,23 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
         priority=read.priority(parsed.priority),
         messages=outlines,
         images=tuple(images.found),
+        media=tuple(images.media),
     )
 
 
 class _Images:
-    """Collects the images of one body in order."""
+    """Collects the images of one body in order, and beside them its videos and audio."""
 
     def __init__(self, body: bytes | bytearray) -> None:
         self.found: list[ImageRef] = []
+        self.media: list[MediaRef] = []
         self._body = body
         self._spans: SpanFinder | None = None
         self._raw_parts: RawParts | None = None
 
     def add(self, image: ImagePart, message_index: int, part_index: int, path: str) -> int:
         """Note the image; returns its ordinal. Raises GatewayError."""
-        if len(self.found) == _MOST_IMAGES:
-            raise GatewayError(
-                Code.TOO_MANY_IMAGES,
-                f"The request has more than {_MOST_IMAGES} images, those of earlier turns included. Send fewer.",
-                param="messages",
-            )
+        self._refuse_too_many()
         bare = image.url is None
         url = self._bare_url(message_index, part_index) if image.url is None else image.url
         param = f"{path}.image_url" if bare else f"{path}.image_url.url"
@@ -137,6 +137,21 @@ class _Images:
             )
         )
         return len(self.found) - 1
+
+    def add_media(self, media: MediaPart, path: str) -> None:
+        """Note a video or audio. Raises GatewayError."""
+        self._refuse_too_many()
+        param = f"{path}.{media.key}"
+        host, frames = MediaUrl() if media.is_data else read_media_url(memoryview(media.url), param)
+        self.media.append(MediaRef(media.kind, path, param, host, frames))
+
+    def _refuse_too_many(self) -> None:
+        if len(self.found) + len(self.media) == _MOST_IMAGES:
+            raise GatewayError(
+                Code.TOO_MANY_IMAGES,
+                f"The request has more than {_MOST_IMAGES} images, those of earlier turns included. Send fewer.",
+                param="messages",
+            )
 
     def _bare_url(self, message_index: int, part_index: int) -> msgspec.Raw:
         """A string that stands beside an object in the type is decoded by msgspec; its place needs a second look."""
@@ -176,6 +191,8 @@ def _content(content: list[Part | str] | str | None, index: int, images: _Images
         found = read_part(part, path)
         if isinstance(found, int):
             text_bytes += found
+        elif isinstance(found, MediaPart):
+            images.add_media(found, path)
         else:
             ordinals.append(images.add(found, index, part_index, path))
     return text_bytes, tuple(ordinals)

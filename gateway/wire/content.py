@@ -1,4 +1,4 @@
-"""One content part of a chat message: text, an image, or something that must not pass.
+"""One content part of a chat message: text, an image, a video, audio, or something that must not pass.
 
 Media is recognised by every key by which vLLM 0.32 would (renderers/chat_utils.py,
 `_parse_chat_message_content_mm_part`):
@@ -8,8 +8,9 @@ Media is recognised by every key by which vLLM 0.32 would (renderers/chat_utils.
   `video_embeds`, `prompt_embeds`, `audio_url`, `input_audio`, `video_url`, `tool_reference`, whatever `type` says;
 - a bare string is text.
 
-Images pass only as data URLs. A part that vLLM would read by its key although its type says otherwise is refused:
-once the uuid is taken out, the part would mean something else.
+A part that vLLM would read by its key although its type says otherwise is refused: once the uuid is taken out, the part
+would mean something else. Videos and audio go on as they came, so one with a `uuid` is refused: vLLM would take what
+its cache has under that name, which may be anything.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.read import ABSENT, rendered_bytes
+from gateway.domain.media import MediaKind
+from gateway.wire.read import ABSENT, decode_body, rendered_bytes
 
 # Where each type that vLLM reads as text keeps it.
 _TEXT_FIELD = {
@@ -29,16 +31,9 @@ _TEXT_FIELD = {
     "tool_reference": "name",
 }
 _IMAGE_TYPES = ("image_url", "input_image")
-_MEDIA_KEYS = (
-    "image_pil",
-    "image_embeds",
-    "audio_embeds",
-    "video_embeds",
-    "prompt_embeds",
-    "audio_url",
-    "input_audio",
-    "video_url",
-)
+_REFUSED_KEYS = ("image_pil", "image_embeds", "audio_embeds", "video_embeds", "prompt_embeds")
+_MEDIA_KINDS = {"audio_url": MediaKind.AUDIO, "input_audio": MediaKind.AUDIO, "video_url": MediaKind.VIDEO}
+"""In the order in which vLLM looks for them, after those that are refused."""
 _INSTEAD = 'Send images as {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}.'
 _UNKNOWN_TYPE = "Parts of its type are not known. Send parts of type `text` or `image_url`."
 _NOT_SUPPORTED = {
@@ -48,9 +43,6 @@ _NOT_SUPPORTED = {
     "audio_embeds": "Audio embeddings are not yet supported. Send text and images.",
     "video_embeds": "Video embeddings are not yet supported. Send single frames as images.",
     "prompt_embeds": "Prompt embeddings are not yet supported. Send text.",
-    "audio_url": "Audio is not yet supported. Send a transcript as text.",
-    "input_audio": "Audio is not yet supported. Send a transcript as text.",
-    "video_url": "Video is not yet supported. Send single frames as images.",
     "file": "Files are not yet supported. Send text, and pages as images.",
 }
 
@@ -93,6 +85,25 @@ class ImagePart(NamedTuple):
     has_uuid: bool
 
 
+class MediaPart(NamedTuple):
+    """A video or audio part. `url` is the JSON string of its address, or of its base64 alone where `is_data`; `key` is
+    the path to it within the part.
+    """
+
+    kind: MediaKind
+    url: msgspec.Raw
+    key: str
+    is_data: bool = False
+
+
+class _Object(msgspec.Struct, gc=False):
+    url: msgspec.Raw = ABSENT
+    data: msgspec.Raw = ABSENT
+
+
+_object_decoder = msgspec.json.Decoder(_Object)
+
+
 def _refusal(path: str, sentence: str) -> GatewayError:
     return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)
 
@@ -102,8 +113,8 @@ def _unsupported(path: str, kind: str) -> GatewayError:
     return _refusal(path, _NOT_SUPPORTED.get(kind, _UNKNOWN_TYPE))
 
 
-def read_part(part: Part, path: str) -> ImagePart | int:
-    """An image, or the UTF-8 bytes of a text part. Raises GatewayError invalid_content_part for all else."""
+def read_part(part: Part, path: str) -> ImagePart | MediaPart | int:
+    """An image, a video, audio, or the UTF-8 bytes of a text. Raises GatewayError invalid_content_part for all else."""
     kind = part.type
     if part.uuid is not None or kind is None:
         return _read_by_key(part, path)
@@ -113,6 +124,8 @@ def read_part(part: Part, path: str) -> ImagePart | int:
         return _text(part, _TEXT_FIELD[kind], path)
     if kind in _IMAGE_TYPES:
         return _image(part, path)
+    if kind in _MEDIA_KINDS:
+        return _media(part, kind, path)
     raise _unsupported(path, kind)
 
 
@@ -123,12 +136,15 @@ def _text(part: Part, field: str, path: str) -> int:
     return rendered_bytes(value)
 
 
-def _read_by_key(part: Part, path: str) -> ImagePart | int:
+def _read_by_key(part: Part, path: str) -> ImagePart | MediaPart | int:
     if part.image_url is not msgspec.UNSET:
         return _image(part, path)
-    for key in _MEDIA_KEYS:
+    for key in _REFUSED_KEYS:
         if memoryview(getattr(part, key)):
             raise _unsupported(path, key)
+    for key in _MEDIA_KINDS:
+        if memoryview(getattr(part, key)):
+            return _media(part, key, path)
     if part.uuid is None and memoryview(part.tool_reference):
         return _text(part, "name", path)
     if part.uuid is not None:
@@ -153,6 +169,28 @@ def _image(part: Part, path: str) -> ImagePart:
     if has_uuid:
         raise _refusal(path, f"Images known only by their `uuid` are not supported: their cost is unknown. {_INSTEAD}")
     raise _refusal(path, f"`image_url` holds no URL string. {_INSTEAD}")
+
+
+def _media(part: Part, key: str, path: str) -> MediaPart:
+    """Of the key that vLLM would go by: a string where the part has no type, an object where it has one."""
+    kind, value = _MEDIA_KINDS[key], getattr(part, key)
+    if part.uuid is not None:
+        raise _refusal(
+            path,
+            f"With a `uuid`, vLLM takes the {kind} that it keeps under that name, whose cost is unknown. Take it out, "
+            f"and send the {kind} itself.",
+        )
+    first = bytes(memoryview(value)[:1])
+    if part.type is None and key != "input_audio":
+        if first != b'"':
+            raise _refusal(path, f'A `{key}` that is an object needs "type": "{key}".')
+        return MediaPart(kind, value, key)
+    field = "data" if key == "input_audio" else "url"
+    found = getattr(decode_body(_object_decoder, value), field) if first == b"{" else ABSENT
+    start = bytes(memoryview(found)[:2])
+    if start[:1] != b'"' or start == b'""':
+        raise _refusal(path, f'`{key}` must be an object with a string, {{"{field}": "..."}}, that is not empty.')
+    return MediaPart(kind, found, f"{key}.{field}", is_data=field == "data")
 
 
 def _check_input_image(part: Part, path: str) -> None:

@@ -108,7 +108,8 @@ HEADERS = (
         Carrier.SUCCESS,
         "x-gateway-prompt-tokens",
         "1412",
-        "The predicted prompt, text and images. vLLM's `usage` has the real number.",
+        "The predicted prompt: text, images, and the most that videos and audio can cost. vLLM's `usage` has the real "
+        "number.",
     ),
     Header(
         Carrier.SUCCESS,
@@ -125,6 +126,13 @@ HEADERS = (
         "named; `more_than_size`: with this one the text, or other images, decide too. "
         "`x-gateway-visual-tokens` is the upper; nothing is refused for good for more than the lower. Absent where the "
         "number is exact.",
+    ),
+    Header(
+        Carrier.SUCCESS,
+        "x-gateway-media-tokens",
+        "16387",
+        "How much of it was kept for videos and audio: the most that they can cost, of which they may have taken less. "
+        "Absent where there are none.",
     ),
     Header(
         Carrier.SUCCESS,

@@ -136,12 +136,15 @@ class BoundsReport(msgspec.Struct):
 
 
 class TokensReport(msgspec.Struct):
-    """Of the whole request; `output_reserved` over all its answers."""
+    """Of the whole request; `output_reserved` over all its answers. `media` is the most that its videos and audio can
+    cost.
+    """
 
     text: BoundsReport
     visual: int
     prompt: BoundsReport
     output_reserved: int
+    media: int = 0
 
 
 class MemoryReport(msgspec.Struct):

@@ -89,6 +89,13 @@ _WHAT = Row(
             unit="cps",
         ),
         graph(
+            "Videos and audio",
+            "Parts that were sent on, each with the most that it can cost kept for it.",
+            Query(promql.only_if_any(promql.rate(f"gateway_media_total{of()}", "kind")), "{{kind}}"),
+            unit="cps",
+            runbook="Reasons of refusals",
+        ),
+        graph(
             "Worker processes lost, by cause",
             "died: crashed or were killed; late: ended because an image took too long (images.decode_seconds).",
             Query(

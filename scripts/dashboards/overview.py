@@ -161,6 +161,13 @@ _STATE = Row(
             unit="short",
         ),
         graph(
+            "Gateways that drain",
+            "Told to drain, or to end: not ready, and soon refusing. Each should be gone or called off within minutes.",
+            Query(promql.summed(f"gateway_draining{of()}"), "draining"),
+            unit="short",
+            runbook="VlmGatewayDraining",
+        ),
+        graph(
             "Log lines lost",
             "Lines of the request log that a slow or broken output could not take.",
             Query(promql.total_per_step(f"gateway_log_lines_dropped_total{of()}"), "lost"),

@@ -19,7 +19,7 @@ EXAMPLES = {
         GatewayError(Code.INVALID_REQUEST, "`messages` is empty. Send at least one message.", param="messages"),
         GatewayError(
             Code.INVALID_CONTENT_PART,
-            "`messages[0].content[1]`: Video is not yet supported. Send single frames as images.",
+            "`messages[0].content[1]`: Files are not yet supported. Send text, and pages as images.",
             param="messages[0].content[1]",
         ),
         GatewayError(
@@ -66,6 +66,12 @@ EXAMPLES = {
             Code.TOO_MANY_IMAGES,
             "The last turn has 2 images and the limit is 1 (images.max_per_turn). Send fewer at once.",
             param="messages",
+        ),
+        GatewayError(
+            Code.MEDIA_NOT_ALLOWED,
+            "`messages[0].content[1]`: Video is not let in here (videos.per_request is 0). Send single frames as "
+            "images.",
+            param="messages[0].content[1]",
         ),
         GatewayError(
             Code.CONTEXT_LENGTH_EXCEEDED,

@@ -155,6 +155,7 @@ def test_what_the_upstream_tells(upstream):
                     "family_source": "name",
                     "is_text_exact": False,
                     "max_image_tokens": 16_384,
+                    "max_video_tokens": 384 * 16_384 + 3,
                     "kv_groups": 1,
                     "kv_groups_source": "family",
                     "price": "exact",

@@ -25,6 +25,8 @@ NO_DATA = {
     ("overview", "Models without series", 0): "it takes more than a hundred served models",
     ("estimates", "Models of unknown family", 0): "the settings name the family of each",
     ("estimates", "Requests with images of no exact price", 0): "size alone decides in the families of the day",
+    ("overview", "Gateways that drain", 0): "none of them is told to",
+    ("images", "Videos and audio", 0): "no server here takes any",
     ("budget", "Prompt tokens before their first token", 1): "bounded only where a level of service is stated",
     ("budget", "Prompt tokens behind images", 1): "likewise",
     ("estimates", "Calibration, by state", 0): "servers that are watched this closely are asked nothing beside",

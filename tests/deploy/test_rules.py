@@ -19,6 +19,7 @@ RUNBOOK = PROJECT / "docs" / "runbook.md"
 # What is wrong with the request itself, or nothing at all: nobody has to get up for it.
 OF_THE_CLIENT = {
     *("never_fits_context", "never_fits_kv", "never_fits_encoder", "never_fits_sequences", "too_many_images"),
+    "media_not_allowed",
     *("bad_image", "bad_request", "unauthorised", "closed_route", "body_too_large", "request_timeout", "not_found"),
     "draining",
 }

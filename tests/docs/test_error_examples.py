@@ -30,7 +30,8 @@ def hard_image(name):
 
 
 CHATS = {
-    Code.INVALID_CONTENT_PART: {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
+    Code.INVALID_CONTENT_PART: {"type": "file", "file": {}},
+    Code.MEDIA_NOT_ALLOWED: {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
     Code.INVALID_BASE64_IMAGE: image("data:image/png;base64,iVBORw0KGgo_"),
     Code.UNSUPPORTED_IMAGE_MEDIA_TYPE: hard_image("pdf_file.pdf"),
     Code.EMPTY_IMAGE_FILE: image("data:image/png;base64,=="),

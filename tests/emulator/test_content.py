@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.emulator.content import ImageRef, parts_of
+from gateway.emulator.content import ImageRef, VideoRef, parts_of
 from gateway.emulator.errors import ApiError
 
 
@@ -21,6 +21,9 @@ from gateway.emulator.errors import ApiError
         ([{"image_url": {"url": "u"}}], [ImageRef("u")]),
         ([{"type": "text", "text": "looks harmless", "image_url": "u", "uuid": 7}], [ImageRef("u", "7")]),
         ([{"type": "nonsense", "image_url": None, "uuid": "x"}], [ImageRef(None, "x")]),
+        ([{"type": "video_url", "video_url": {"url": "u"}}], [VideoRef("u")]),
+        ([{"video_url": "u"}], [VideoRef("u")]),
+        ([{"type": "text", "video_url": {"url": "u"}, "uuid": 7}], [VideoRef("u", "7")]),
     ],
 )
 def test_what_a_content_holds(content: object, parts: list[object]) -> None:
@@ -35,7 +38,7 @@ def test_what_a_content_holds(content: object, parts: list[object]) -> None:
         ({"type": "hologram"}, None, "8 validation errors for ValidatorIterator\n0.ChatCompletion"),
         ({"type": "video_embeds"}, "video_embeds", "You must set `--enable-mm-embeds`"),
         ({"audio_url": "u"}, "audio", "At most 0 audio(s)"),
-        ({"video_url": {"url": "u"}, "uuid": "x"}, "video", "At most 0 video(s)"),
+        ({"type": "video_url", "video_url": "u"}, None, "1 validation error for ChatCompletionContentPartVideoParam"),
         ({"image_pil": "u", "uuid": "x"}, None, "Failed to load content part of type 'image_pil'"),
         (
             {"type": "input_image", "image_url": {"url": "u"}, "detail": "low"},

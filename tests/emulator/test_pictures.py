@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.emulator.errors import ApiError
-from gateway.emulator.pictures import Picture, PictureCache, load
-from tests.support.pictures import data_url, encoded, picture
+from gateway.emulator.pictures import Picture, PictureCache, load, load_video
+from tests.support.pictures import data_url, encoded, frames_url, picture
 
 
 def test_the_size_is_the_one_after_orientation() -> None:
@@ -55,6 +55,30 @@ def test_what_the_image_library_raises_decides_the_status(
         load(data_url(b"any"))
 
     assert (refusal.value.status, refusal.value.message) == (status, "odd")
+
+
+def test_a_list_of_pictures_is_a_video_of_up_to_32_frames() -> None:
+    video = load_video(frames_url(3, 80, 20))
+    assert (video.frames, video.width, video.height, video.pixels) == (3, 80, 20, 4_800)
+    assert load_video(frames_url(40, 8, 8)).frames == 32
+    assert video.identity != load_video(frames_url(4, 80, 20)).identity
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "beginning"),
+    [
+        ("data:video/mp4;base64,AAAA", 400, "Could not open video stream"),
+        ("http://127.0.0.1:9/x.mp4", 500, "Cannot connect to host"),
+        (frames_url(1, 8, 8) + "," + frames_url(1, 9, 8).partition(",")[2], 400, "all input arrays must have"),
+        ("data:video/jpeg;base64,AAAA", 400, "Failed to load image"),
+    ],
+)
+def test_videos_that_cannot_be_loaded(url: str, status: int, beginning: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        load_video(url)
+
+    assert refusal.value.status == status
+    assert refusal.value.message.startswith(beginning)
 
 
 def test_the_cache_keeps_the_latest_used() -> None:

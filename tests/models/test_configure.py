@@ -87,3 +87,42 @@ def test_a_folder_without_tokenizer_is_priced_by_a_ratio_and_says_so(model_folde
 def test_mistakes_name_the_model(settings):
     with pytest.raises(ModelSettingsError, match="model 'm'"):
         configured(**settings)
+
+
+class TestVideos:
+    """What bounds their cost, and which file says so."""
+
+    def areas(self, model):
+        return {number.key: (number.value, number.source) for number in model.video.numbers}
+
+    def test_the_file_for_images_stands_for_them_where_there_is_no_other(self, model_folder):
+        model = configured(folder=model_folder())
+        assert self.areas(model)["max_pixels"] == (802_816, "preprocessor_config.json")
+        assert model.video.most_encoder_tokens(2) == 1024
+
+    def test_a_file_of_their_own_wins(self, model_folder):
+        folder = model_folder(**{"video_preprocessor_config.json": {"size": {"longest_edge": 50_176}}})
+        assert self.areas(configured(folder=folder)) == {
+            "min_pixels": (3136, "preprocessor_config.json"),
+            "max_pixels": (50_176, "video_preprocessor_config.json"),
+        }
+
+    def test_so_does_what_newer_files_nest(self, model_folder):
+        nested = {"image_processor": {"patch_size": 14}, "video_processor": {"max_pixels": 50_176}}
+        folder = model_folder(**{"processor_config.json": nested})
+        assert self.areas(configured(folder=folder))["max_pixels"] == (50_176, "processor_config.json")
+
+    def test_a_setting_for_images_leaves_the_file_for_videos_alone(self, model_folder):
+        folder = model_folder(**{"video_preprocessor_config.json": {"max_pixels": 50_176}})
+        small = {"patch_size": 14, "max_pixels": 3136 * 4}
+        assert self.areas(configured(folder=folder, processor=small))["max_pixels"][0] == 50_176
+        assert self.areas(configured(family="qwen2_vl", processor=small))["max_pixels"] == (
+            12_845_056,
+            "published checkpoints",
+        )
+
+    def test_by_name_as_published(self):
+        named = configured("Qwen/Qwen3-VL-8B-Instruct")
+        assert self.areas(named)["max_pixels"] == (25_165_824, "published checkpoints")
+        assert configured("OpenGVLab/InternVL3-8B").video is None
+        assert configured("my-model").video is None, "a guess bounds nothing"

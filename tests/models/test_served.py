@@ -47,11 +47,13 @@ class TestCalibration:
 
     def test_a_family_that_was_named_stays_named_and_its_prices_become_bounds(self):
         [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
-        named, numbers = model.family, model.numbers
+        before = named, _, numbers, video = model.uncalibrated
         bounds = OneOf("qwen3_vl", (named, family_for("qwen2_5_vl", None)), ())
         model.calibrated(Calibration(CalibrationState.DISAGREES, family=bounds))
         assert (model.family, model.family_source, model.numbers) == (bounds, FamilySource.NAME, numbers)
-        assert model.uncalibrated == (named, FamilySource.NAME, numbers)
+        assert (model.uncalibrated, model.video) == (before, None), "what is wrong of images bounds no video"
+        model.calibrated(Calibration(CalibrationState.AGREES))
+        assert model.video is video is not None
 
     def test_what_was_known_before_is_back_when_the_server_is_another(self):
         [named, unknown] = listed("Qwen/Qwen3-VL-8B-Instruct", "my-own")

@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from gateway.domain.media import MediaKind, MediaRef
 from gateway.domain.request import MessageOutline, VisionRequest
 from gateway.domain.vision.registry import family_for
 from gateway.models.exact_text import TextCount
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange
-from gateway.pipeline.texts import count_text
+from gateway.pipeline.texts import count_text, encode_chat
 from gateway.wire.routes import classify
 
 PATH = "/v1/chat/completions"
@@ -46,3 +47,14 @@ async def test_texts_that_cannot_fit_or_take_too_much_memory_are_bounded_by_thei
     text = await count_text(exchange, VisionRequest("m", messages=(MessageOutline("user", text_bytes),)), model)
     assert (text.lower == text.upper == 7) is is_exact
     assert model.exact_text.lengths == ([text_bytes] if is_exact else [])
+
+
+async def test_a_video_leaves_the_text_to_be_estimated():
+    """What a template makes of it is not followed, and its megabytes are not worth a parser's time."""
+    model = ServedModel("m", family_for("qwen2_5_vl", None), exact_text=Counter())
+    exchange = Exchange("id", "POST", PATH, b"", (), 0.0, route=classify("POST", PATH), body=b"not looked at")
+    request = VisionRequest("m", messages=(MessageOutline("user", 100),), media=(MediaRef(MediaKind.VIDEO, "p", "p"),))
+    text = await count_text(exchange, request, model)
+    assert text.lower < text.expected < text.upper
+    assert await encode_chat(exchange, request, model, (), "") is None
+    assert model.exact_text.lengths == []

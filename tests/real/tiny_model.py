@@ -60,6 +60,8 @@ CHAT_TEMPLATE = """\
 {%- for part in message['content'] -%}
 {%- if part['type'] in ('image', 'image_url') or 'image' in part or 'image_url' in part -%}
 {{ '<|vision_start|><|image_pad|><|vision_end|>' }}
+{%- elif part['type'] == 'video' or 'video_url' in part -%}
+{{ '<|vision_start|><|video_pad|><|vision_end|>' }}
 {%- elif 'text' in part -%}
 {{ part['text'] }}
 {%- endif -%}

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.support.processes import free_port
@@ -47,11 +47,14 @@ def running(
     work: pathlib.Path,
     *,
     images: int = 4,
+    videos: int = 0,
     max_model_len: int = 32768,
     sequences: int = 8,
     kv_blocks: int | None = None,
+    more: Sequence[str] = (),
 ) -> Iterator[RunningVllm]:
-    """Serve `model_folder` with the interpreter `python`; the log goes into `work`. A block is 128 tokens.
+    """Serve `model_folder` with the interpreter `python` and `more` arguments; the log goes into `work`. A block is 128
+    tokens.
 
     Raises RuntimeError with the end of the log when the server does not become healthy.
     """
@@ -60,12 +63,13 @@ def running(
         *("serve", str(model_folder), "--served-model-name", "tiny", "--load-format", "dummy"),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(max_model_len), "--max-num-seqs", str(sequences)),
-        *("--limit-mm-per-prompt", json.dumps({"image": images, "video": 0})),
+        *("--limit-mm-per-prompt", json.dumps({"image": images, "video": videos})),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--enforce-eager", "--skip-mm-profiling", "--enable-prompt-tokens-details"),
     ]
     if kv_blocks:
         arguments += ["--num-gpu-blocks-override", str(kv_blocks)]
+    arguments += more
     work.mkdir(parents=True, exist_ok=True)
     server = RunningVllm(f"http://127.0.0.1:{port}", "tiny", model_folder, work / "vllm.log")
     with server.log.open("wb") as log:

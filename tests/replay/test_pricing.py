@@ -43,6 +43,13 @@ class TestPictures:
         assert (ended.fate, ended.reason) == (Fate.REFUSED, Reason.TOO_MANY_IMAGES)
 
 
+class TestVideos:
+    def test_what_was_kept_for_one_is_kept_again_and_never_a_reason_to_refuse(self, replay):
+        kept = {"media_tokens": 32_768, "limits": EngineLimits(32_768, 3000), "capacity": (3000, 128, None, None)}
+        assert replay([line(**kept)])[0.0].fate is Fate.ADMITTED
+        assert replay([line(at, **kept) for at in (0.0, 0.1)])[0.1].fate is Fate.QUEUED
+
+
 class TestLimits:
     def test_a_smaller_pool_refuses_for_good_and_a_larger_one_lets_in(self, replay):
         one = line(prompt_tokens=8000, text_tokens=(8000, 8000, 8000), limits=EngineLimits(32_768, 1000))

@@ -6,7 +6,10 @@ import httpx
 import pytest
 
 from gateway.domain.errors import GatewayError
-from gateway.server.draining import Drain, closing
+from gateway.ledger.byte_budget import Seats
+from gateway.ledger.timing import Timing
+from gateway.server.draining import Drain, DrainWatch, closing
+from tests.support.clock import FakeClock
 from tests.support.live_gateway import live_gateway, until
 from tests.support.model_server import Patient, answer_chat, error_of, model_server
 
@@ -66,6 +69,92 @@ class TestTimes:
         drain.end(101.0, has_grace=False)
         assert drain.refuses(101.0)
         assert drain.is_over(101.0, is_empty=True)
+
+
+class TestTheWatch:
+    @pytest.fixture
+    def clock(self):
+        return FakeClock()
+
+    @pytest.fixture
+    def seats(self):
+        return Seats(4)
+
+    @pytest.fixture
+    def drain(self):
+        return Drain(GRACE, LIMIT)
+
+    @pytest.fixture
+    def watch(self, drain, seats, clock):
+        return DrainWatch(drain, seats, Timing(clock, clock.call_later))
+
+    @staticmethod
+    async def turns():
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def test_it_wakes_when_the_grace_ends_and_no_one_is_inside(self, watch, drain, clock):
+        drain.begin(clock.now)
+        waiting = asyncio.create_task(watch.wait())
+        await self.turns()
+        assert clock.pending == [clock.now + GRACE]
+        clock.advance(GRACE)
+        await asyncio.wait_for(waiting, 1)
+        assert (watch.is_drained, clock.pending) == (True, [])
+
+    async def test_it_wakes_when_the_last_one_leaves_after_the_grace(self, watch, drain, seats, clock):
+        drain.begin(clock.now)
+        clock.advance(GRACE)
+        seats.take()
+        seats.take()
+        waiting = asyncio.create_task(watch.wait())
+        await self.turns()
+        seats.give_back()
+        await self.turns()
+        assert (waiting.done(), clock.pending) == (False, [])
+        seats.give_back()
+        await asyncio.wait_for(waiting, 1)
+
+    async def test_who_comes_and_goes_in_the_grace_does_not_end_it(self, watch, drain, seats, clock):
+        drain.begin(clock.now)
+        waiting = asyncio.create_task(watch.wait())
+        await self.turns()
+        seats.take()
+        seats.give_back()
+        await self.turns()
+        assert not waiting.done()
+        clock.advance(GRACE)
+        await asyncio.wait_for(waiting, 1)
+
+    async def test_called_off_it_waits_until_it_begins_again(self, watch, drain, clock):
+        drain.begin(clock.now)
+        waiting = asyncio.create_task(watch.wait())
+        await self.turns()
+        drain.call_off()
+        watch.look_again()
+        await self.turns()
+        assert (waiting.done(), clock.pending) == (False, [])
+        drain.begin(clock.now)
+        watch.look_again()
+        await self.turns()
+        clock.advance(GRACE)
+        await asyncio.wait_for(waiting, 1)
+
+    async def test_two_may_wait(self, watch, drain, seats, clock):
+        seats.take()
+        drain.begin(clock.now - GRACE)
+        waiting = [asyncio.create_task(watch.wait()) for _ in range(2)]
+        await self.turns()
+        seats.give_back()
+        await asyncio.wait_for(asyncio.gather(*waiting), 1)
+
+    async def test_who_stops_waiting_leaves_no_timer(self, watch, drain, clock):
+        drain.begin(clock.now)
+        waiting = asyncio.create_task(watch.wait())
+        await self.turns()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert clock.pending == []
 
 
 async def test_an_answer_says_that_its_connection_closes_and_keeps_what_else_it_says():
@@ -136,10 +225,13 @@ class TestTheRoute:
 
     async def test_it_can_be_called_off(self, house):
         gateway = await house()
+        assert gateway.metrics("gateway_draining") == {}
         assert (await gateway.http.post(DRAIN)).json()["status"] == "drained"
+        assert gateway.metrics("gateway_draining") == {"": 1}
         assert (await gateway.chat()).status_code == 503
         assert (await gateway.http.delete(DRAIN)).json() == {"status": "serving", "in_flight": 0}
         assert gateway.application.why_not_ready() is None
+        assert gateway.metrics("gateway_draining") == {}
         assert (await gateway.chat()).status_code == 200
         gateway.application.end(has_grace=False)
         await gateway.http.delete(DRAIN)

@@ -7,12 +7,14 @@ import io
 import json
 import pathlib
 import re
+import threading
 
 import pytest
 from PIL import Image
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.vision.registry import FAMILIES
+from gateway.pipeline import try_picture
 from tests.support.live_gateway import MODEL, live_gateway, until
 from tests.support.model_server import Patient, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -34,6 +36,22 @@ async def tried(gateway, file, headers=None, query=""):
 
 def by_family(said):
     return {each["family"]: each for each in said["families"]}
+
+
+async def test_families_are_priced_beside_the_loop(monkeypatch):
+    """There are more than fifty of them, some of which try many sizes."""
+    threads = set()
+    priced = try_picture._priced
+
+    def noted(*known):
+        threads.add(threading.current_thread().name.partition("_")[0])
+        return priced(*known)
+
+    monkeypatch.setattr(try_picture, "_priced", noted)
+    async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+        await gateway.until_up()
+        assert len((await tried(gateway, encoded(picture(56, 56))))["families"]) == len(FAMILIES)
+    assert threads == {"bulk"}
 
 
 class TestWhatItSays:

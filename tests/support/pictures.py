@@ -35,3 +35,9 @@ def encoded(image: Image.Image, file_format: str = "PNG", *, orientation: int = 
 
 def data_url(file: bytes, media_type: str = "image/png") -> str:
     return f"data:{media_type};base64,{base64.b64encode(file).decode()}"
+
+
+def frames_url(frames: int, width: int, height: int) -> str:
+    """A video as a list of JPEG files, each another picture."""
+    files = (encoded(picture(width, height, seed=seed), "JPEG") for seed in range(frames))
+    return "data:video/jpeg;base64," + ",".join(base64.b64encode(file).decode() for file in files)

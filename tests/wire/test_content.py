@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.content import ImagePart, Part, read_part
+from gateway.domain.media import MediaKind
+from gateway.wire.content import ImagePart, MediaPart, Part, read_part
 
 URL = "data:image/png;base64,AAAA"
 PATH = "messages[0].content[0]"
@@ -66,10 +67,22 @@ def test_images(keys, is_bare_string, has_uuid, detail):
     [
         ({"type": "image", "image": URL}, "data:image/png;base64"),
         ({"type": "image", "source": {"type": "base64", "data": "AAAA"}}, "data:image/png;base64"),
-        ({"type": "video_url", "video_url": {"url": URL}}, "single frames"),
-        ({"video_url": "x"}, "single frames"),
-        ({"type": "audio_url", "audio_url": {"url": URL}}, "transcript"),
-        ({"type": "input_audio", "input_audio": {}}, "transcript"),
+        ({"type": "video_url", "video_url": URL}, "must be an object"),
+        ({"type": "video_url", "video_url": {"url": ""}}, "not empty"),
+        ({"type": "video_url", "video_url": {"url": None}}, "must be an object"),
+        ({"type": "video_url", "video_url": None}, "must be an object"),
+        ({"type": "video_url", "image": URL}, "must be an object"),
+        ({"type": "audio_url", "audio_url": {"url": ["x"]}}, "must be an object"),
+        ({"type": "input_audio", "input_audio": {}}, "must be an object"),
+        ({"input_audio": "AAAA"}, "must be an object"),
+        ({"video_url": {"url": URL}}, 'needs "type": "video_url"'),
+        ({"audio_url": None}, 'needs "type": "audio_url"'),
+        ({"type": "video_url", "video_url": {"url": URL}, "uuid": "u"}, "whose cost is unknown"),
+        ({"type": "video_url", "video_url": None, "uuid": "u"}, "whose cost is unknown"),
+        ({"type": "text", "text": "a", "video_url": URL, "uuid": "u"}, "whose cost is unknown"),
+        ({"type": "audio_url", "audio_url": {"url": URL}, "uuid": 0}, "whose cost is unknown"),
+        ({"input_audio": {"data": "AAAA"}, "uuid": "u"}, "whose cost is unknown"),
+        ({"video_url": "x", "video_embeds": "A"}, "not yet supported"),
         ({"type": "file", "file": {}}, "pages as images"),
         ({"type": "image_embeds", "image_embeds": "A"}, "not yet supported"),
         ({"image_embeds": None, "uuid": "u"}, "not yet supported"),
@@ -108,6 +121,32 @@ def test_what_does_not_pass(keys, hint):
     assert (refused.value.code, refused.value.param) == (Code.INVALID_CONTENT_PART, PATH)
     assert hint in refused.value.message
     assert PATH in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "key", "is_data"),
+    [
+        ({"type": "video_url", "video_url": {"url": "x"}}, MediaKind.VIDEO, "video_url.url", False),
+        ({"type": "video_url", "video_url": {"url": "x"}, "uuid": None}, MediaKind.VIDEO, "video_url.url", False),
+        ({"type": "video_url", "video_url": {"url": "x"}, "audio_url": "y"}, MediaKind.VIDEO, "video_url.url", False),
+        ({"video_url": "x"}, MediaKind.VIDEO, "video_url", False),
+        ({"type": None, "video_url": "x", "tool_reference": "y"}, MediaKind.VIDEO, "video_url", False),
+        ({"audio_url": "x", "video_url": "y"}, MediaKind.AUDIO, "audio_url", False),
+        ({"type": "audio_url", "audio_url": {"url": "x"}}, MediaKind.AUDIO, "audio_url.url", False),
+        (
+            {"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}},
+            MediaKind.AUDIO,
+            "input_audio.data",
+            True,
+        ),
+        ({"input_audio": {"data": "x"}, "video_url": "y"}, MediaKind.AUDIO, "input_audio.data", True),
+    ],
+)
+def test_videos_and_audio(keys, kind, key, is_data):
+    media = read(**keys)
+
+    assert isinstance(media, MediaPart)
+    assert (media.kind, bytes(media.url), media.key, media.is_data) == (kind, b'"x"', key, is_data)
 
 
 def test_a_type_that_is_not_known_is_not_repeated():

@@ -11,6 +11,7 @@ from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
+from gateway.domain.vision.video import LOADED_FRAMES
 from gateway.models.served import Engine, ModelTable, ServedModel
 from gateway.pipeline.follow import describe_engine, list_models
 from gateway.policies import (
@@ -175,6 +176,7 @@ def _found(loaded: Loaded, upstream: UpstreamPolicy, asked: Asked) -> UpstreamFo
     served_names = {model.id for model in state.models}
     served = [table.served(name) for name in table.names]
     is_named = bool(loaded.settings.upstreams)
+    max_frames = loaded.settings.videos.max_frames or LOADED_FRAMES
     return UpstreamFound(
         name=upstream.name if is_named else None,
         url=upstream.url,
@@ -183,7 +185,11 @@ def _found(loaded: Loaded, upstream: UpstreamPolicy, asked: Asked) -> UpstreamFo
         engine=table.engine,
         models=[
             describe_model(
-                model, table.limits(model).kv_groups, troubles.get(model.name, ()), is_served=model.name in served_names
+                model,
+                table.limits(model).kv_groups,
+                troubles.get(model.name, ()),
+                is_served=model.name in served_names,
+                max_frames=max_frames,
             )
             for model in served
         ],

@@ -3,7 +3,7 @@ each. As values; no printing here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import UnservableImageError, VisionFamily
@@ -25,8 +25,8 @@ _SAMPLES = (Size(224, 224), Size(1024, 1024), Size(1920, 1080), Size(600, 2400))
 class ModelFound:
     """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout.
 
-    `price` of images is exact or bounds, `numbers` are what it depends on, each with its source, and `troubles` what
-    was in the way of the model's own files.
+    `max_video_tokens` None: nothing bounds what a video costs. `price` of images is exact or bounds, `numbers` are what
+    it depends on, each with its source, and `troubles` what was in the way of the model's own files.
     """
 
     name: str
@@ -36,6 +36,7 @@ class ModelFound:
     family_source: str
     is_text_exact: bool
     max_image_tokens: int
+    max_video_tokens: int | None
     kv_groups: int | None
     kv_groups_source: str
     price: str
@@ -55,9 +56,9 @@ def look_for_files(table: ModelTable, places: Places) -> dict[str, tuple[str, ..
 
 
 def describe_model(
-    model: ServedModel, kv_groups: int | None, troubles: Sequence[str], *, is_served: bool
+    model: ServedModel, kv_groups: int | None, troubles: Sequence[str], *, is_served: bool, max_frames: int
 ) -> ModelFound:
-    """`kv_groups` as its files tell."""
+    """`kv_groups` as its files tell; `max_frames` are the most that vLLM takes of a video."""
     known_groups, kv_groups_source = _kv_groups(model, kv_groups)
     return ModelFound(
         name=model.name,
@@ -67,12 +68,18 @@ def describe_model(
         family_source=model.family_source.value,
         is_text_exact=model.exact_text is not None,
         max_image_tokens=model.family.max_image_tokens,
+        max_video_tokens=None if model.video is None else model.video.most_prompt_tokens(max_frames),
         kv_groups=known_groups,
         kv_groups_source=kv_groups_source,
         price=EXACT if all(_is_exact(model.family, size) for size in _SAMPLES) else BOUNDS,
-        numbers=model.numbers,
+        numbers=(*model.numbers, *_numbers_of_videos(model)),
         troubles=tuple(troubles),
     )
+
+
+def _numbers_of_videos(model: ServedModel) -> Iterator[Number]:
+    for number in model.video.numbers if model.video else ():
+        yield replace(number, key=f"of videos: {number.key}")
 
 
 def unknown_of_images(model: ModelFound, *, is_doubted: bool = False) -> Iterator[str]:

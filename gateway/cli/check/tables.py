@@ -109,7 +109,10 @@ def _print_upstream(console: Console, upstream: UpstreamFound) -> None:
 
 
 def _models_table(upstream: UpstreamFound) -> Table:
-    columns = ("name", "context", "family", "found by", "KV groups", "text", "tokens of the largest image", "price")
+    columns = (
+        *("name", "context", "family", "found by", "KV groups", "text"),
+        *("tokens of the largest image", "most of a video", "price"),
+    )
     table = _table("Models", *columns)
     for model in upstream.models:
         table.add_row(
@@ -120,6 +123,7 @@ def _models_table(upstream: UpstreamFound) -> Table:
             "unknown layout" if model.kv_groups is None else f"{model.kv_groups} (by {model.kv_groups_source})",
             "exact" if model.is_text_exact else "estimated",
             f"{model.max_image_tokens:,}",
+            "no bound" if model.max_video_tokens is None else f"{model.max_video_tokens:,}",
             model.price,
         )
     return table

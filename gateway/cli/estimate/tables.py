@@ -91,6 +91,7 @@ def _cost_table(priced: EstimateReport, hints: Hints) -> Table:
     rows = (
         ("text tokens", _bounds(tokens.text), ""),
         ("visual tokens", f"{tokens.visual:,}", ""),
+        *([("tokens of videos and audio, at most", f"{tokens.media:,}", "")] if tokens.media else ()),
         ("prompt tokens", _bounds(tokens.prompt), ""),
         ("output tokens reserved", f"{tokens.output_reserved:,}", ""),
         (f"KV blocks of {priced.kv_block_tokens} tokens", f"{amounts.kv_blocks:,}", pool),

@@ -40,6 +40,7 @@ from gateway.domain.vision.base import ProcessorConfigError, VisionFamily
 from gateway.domain.vision.checkpoints import CHECKPOINTS, Checkpoint, checkpoint_of_model_name
 from gateway.domain.vision.options import option_sources
 from gateway.domain.vision.sources import CLASS_DEFAULT, Number, Source, Sources
+from gateway.domain.vision.video import VideoRule, video_rule
 
 
 class UnknownFamilyError(ValueError):
@@ -118,10 +119,11 @@ FAMILIES: Mapping[str, Row] = {
 
 
 class Found(NamedTuple):
-    """A family, and where each number that its prices depend on came from."""
+    """A family, where each number that its prices depend on came from, and what bounds the cost of its videos."""
 
     family: VisionFamily
     numbers: tuple[Number, ...]
+    video: VideoRule | None = None
 
 
 def family_for(family: str, processor_config: Mapping[str, object] | None) -> VisionFamily:
@@ -153,7 +155,8 @@ def resolve(
     if not has_processor and all(number.source == CLASS_DEFAULT for number in _build(family, known).numbers):
         is_of_family = checkpoint is not None and checkpoint.family == family
         known.append(checkpoint.source if checkpoint and is_of_family else _first_of(family).source)
-    return _build(family, [*option_sources(family, options or {}), *known])
+    found = _build(family, [*option_sources(family, options or {}), *known])
+    return found._replace(video=video_rule(family, options or {}, known))
 
 
 def processor_sources(name: str, config: Mapping[str, object]) -> list[Source]:
