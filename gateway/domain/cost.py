@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
-from gateway.domain.quantities import Amounts, Bounds
+from gateway.domain.kv_layout import KvCharge, pool_tokens_of
+from gateway.domain.quantities import Amounts, Bounds, ceil_div
 from gateway.domain.request import VisionRequest
 from gateway.domain.vision.base import ImageTokens
 
@@ -27,18 +28,14 @@ _PER_CONVERSATION = Bounds(0, 8, 512)
 _NO_TOKENS = Bounds.exact(0)
 
 
-def ceil_div(dividend: int, divisor: int) -> int:
-    """The quotient, rounded up."""
-    return -(-dividend // divisor)
-
-
 class EngineLimits(NamedTuple):
     """What one engine can hold. None: unknown, and then neither enforced nor a reason for a 400.
 
     `kv_blocks` is vLLM's `num_gpu_blocks` less the one block it keeps for itself. `kv_groups` counts the groups of
-    layers that each need blocks of their own, and each is charged in full; where it is unknown, one is charged. Of
-    several engines (data parallel) `kv_blocks` is the sum and `kv_blocks_of_one` what the smallest of them has: no
-    request is spread over two. None there: there is one engine. A server without a KV cache has no `kv_blocks`.
+    layers that each need blocks of their own; each is charged as `kv_charges` say, in full where these are empty, and
+    where the number is unknown, one is charged. Of several engines (data parallel) `kv_blocks` is the sum and
+    `kv_blocks_of_one` what the smallest of them has: no request is spread over two. None there: there is one engine.
+    A server without a KV cache has no `kv_blocks`.
     `sequences` is what may be generated at the same time.
     """
 
@@ -50,11 +47,17 @@ class EngineLimits(NamedTuple):
     encoder_budget_tokens: int | None = None
     sequences: int | None = None
     prefix_caching: bool = True
+    kv_charges: tuple[KvCharge, ...] = ()
 
     @property
     def kv_pool_tokens(self) -> int | None:
-        """Tokens that one request alone could keep, as far as its full-attention group goes."""
-        return None if self.largest_kv_blocks is None else self.largest_kv_blocks * self.kv_block_tokens
+        """Tokens of the longest request that the pool could hold: a bound, as only one group is sure to keep them all
+        where the layout is not known.
+        """
+        blocks = self.largest_kv_blocks
+        if blocks is None:
+            return None
+        return pool_tokens_of(self.kv_charges, blocks) if self.kv_charges else blocks * self.kv_block_tokens
 
     @property
     def largest_kv_blocks(self) -> int | None:
@@ -66,13 +69,24 @@ class EngineLimits(NamedTuple):
         return self.kv_groups or 1
 
     @property
+    def charges(self) -> tuple[KvCharge, ...]:
+        return self.kv_charges or (KvCharge(self.charged_kv_groups, self.kv_block_tokens),)
+
+    @property
+    def has_windows(self) -> bool:
+        """Some groups hold only the end of a sequence."""
+        return any(charge.most_blocks is not None for charge in self.kv_charges)
+
+    @property
     def admission_kv_blocks(self) -> int | None:
         """Blocks that may be reserved: a twentieth of the pool stays free for answers that outgrow theirs."""
         return None if self.kv_blocks is None else self.kv_blocks - self.kv_blocks // 20
 
 
 class OutputGrowth(NamedTuple):
-    """How blocks grow with an answer beyond its reservation of `reserved_tokens` (over all answers of the request)."""
+    """How blocks grow with an answer beyond its reservation of `reserved_tokens` (over all answers of the request), in
+    the `groups` that hold more than their window.
+    """
 
     reserved_tokens: int = 0
     block_tokens: int = 16
@@ -104,7 +118,8 @@ class RequestCost(NamedTuple):
 
     `prompt_tokens` = text + images + ids over all `prompts`, after vLLM has truncated them where the client asks for
     that (the three beside it are before; of `visual_tokens` some may not come); `output_tokens` are reserved for each
-    of the `answers` (prompts x n). `amounts` is what the request will hold; `body_bytes` what it holds while it waits.
+    of the `answers` (prompts x n). `amounts` is what the request will hold, of which `prefill_kv_blocks` only until its
+    prompts are computed; `body_bytes` what it holds while it waits.
     `prompt_param` is the path that errors about the whole prompt name. Without `needs_engine` nothing is held of the
     engine and nothing is too large for it.
     """
@@ -122,6 +137,7 @@ class RequestCost(NamedTuple):
     prompt_param: str | None = None
     needs_engine: bool = True
     uncertain_visual_tokens: int = 0
+    prefill_kv_blocks: int = 0
 
     @property
     def largest_image_encoder_tokens(self) -> int:
@@ -163,19 +179,30 @@ def template_tokens(message_count: int) -> Bounds:
 
 
 def kv_blocks_needed(
-    prompt_tokens: int, output_tokens: int, limits: EngineLimits, *, prompts: int = 1, n: int = 1
+    prompt_tokens: int,
+    output_tokens: int,
+    limits: EngineLimits,
+    *,
+    prompts: int = 1,
+    n: int = 1,
+    is_later: bool = False,
 ) -> int:
     """Blocks for `prompts` prompts of `prompt_tokens` in all, each with `n` answers of `output_tokens`.
+
+    `is_later`: once the prompts are computed.
 
     With prefix caching the n answers share their prompt, all but its last, partly filled block: hence the one block
     more for each answer. Without it each holds the whole (vllm/v1/core/kv_cache_manager.py).
     """
-    block = limits.kv_block_tokens
-    # The sum of each prompt's rounded-up blocks is at most this; for one prompt it is exact.
-    prompt_blocks = (prompt_tokens + prompts * (block - 1)) // block
-    answer_blocks = ceil_div(output_tokens, block) + 1 if output_tokens else 0
-    copies = 1 if limits.prefix_caching else n
-    return limits.charged_kv_groups * (copies * prompt_blocks + prompts * n * answer_blocks)
+    blocks = 0
+    for charge in limits.charges:
+        block = charge.block_tokens
+        # The sum of each prompt's rounded-up blocks is at most this; for one prompt it is exact.
+        prompt_blocks = (prompt_tokens + prompts * (block - 1)) // block
+        answer_blocks = ceil_div(output_tokens, block) + 1 if output_tokens else 0
+        copies = 1 if limits.prefix_caching else n
+        blocks += charge.within(copies * prompt_blocks + prompts * n * answer_blocks, prompts * n, is_later=is_later)
+    return blocks
 
 
 def estimate(
@@ -198,6 +225,8 @@ def estimate(
         whole = whole._replace(lower=whole.lower - uncertain)
     prompt_tokens = _truncated(whole, visual_tokens, request, limits)
     answers = request.prompts * request.n
+    amounts = _amounts(request, prompt_tokens.expected, output_tokens, images, limits)
+    most_tokens = prompt_tokens.expected + answers * output_tokens
     return RequestCost(
         prompt_tokens=prompt_tokens,
         text_tokens=text,
@@ -205,13 +234,16 @@ def estimate(
         output_tokens=output_tokens,
         prompts=request.prompts,
         answers=answers,
-        amounts=_amounts(request, prompt_tokens.expected, output_tokens, images, limits),
-        growth=OutputGrowth(output_tokens * answers, limits.kv_block_tokens, limits.charged_kv_groups),
+        amounts=amounts,
+        growth=OutputGrowth(
+            output_tokens * answers, limits.kv_block_tokens, _growing_groups(most_tokens, answers, limits)
+        ),
         images=images,
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
         needs_engine=request.needs_engine,
         uncertain_visual_tokens=uncertain,
+        prefill_kv_blocks=_prefill_kv_blocks(request, prompt_tokens.expected, output_tokens, amounts, limits),
     )
 
 
@@ -243,6 +275,25 @@ def _amounts(
     kv_blocks = kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n)
     sequences = request.prompts * request.n
     return _with_images(Amounts(kv_blocks, sequences), images) if images else Amounts(kv_blocks, sequences)
+
+
+def _growing_groups(tokens: int, sequences: int, limits: EngineLimits) -> int:
+    """Of which a longer answer takes more: a window that is full takes no more."""
+    return sum(
+        charge.groups
+        for charge in limits.charges
+        if charge.later_blocks is None or ceil_div(tokens, charge.block_tokens) < sequences * charge.later_blocks
+    )
+
+
+def _prefill_kv_blocks(
+    request: VisionRequest, prompt_tokens: int, output_tokens: int, amounts: Amounts, limits: EngineLimits
+) -> int:
+    """What lies before the windows of a computed prompt."""
+    if not amounts.kv_blocks or not limits.has_windows:
+        return 0
+    later = kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n, is_later=True)
+    return amounts.kv_blocks - later
 
 
 def _with_images(amounts: Amounts, images: Iterable[ImageCost]) -> Amounts:

@@ -52,8 +52,8 @@ class Ticket:
     """One request at admission. Compared by identity: it is the request.
 
     Times are seconds on the caller's clock. `is_return` says that the client comes back after a refusal; `growth`
-    what its answer costs beyond its reservation. A turn costs `cost_tokens` (prompt and weighted answers, at least 1)
-    divided by the tenant's `weight` (above 0).
+    what its answer costs beyond its reservation, `prefill_kv_blocks` what it holds up to its first token only. A turn
+    costs `cost_tokens` (prompt and weighted answers, at least 1) divided by the tenant's `weight` (above 0).
 
     `first_token_by` and `answer_by` are what its level of service, or its client, asks for; `likely_tokens` is how long
     an answer probably becomes, 0 where that is not known. After `start_by` it is of no use to let it in. `keeps_place`:
@@ -75,6 +75,7 @@ class Ticket:
     likely_tokens: int = 0
     start_by: float = inf
     keeps_place: bool = False
+    prefill_kv_blocks: int = 0
 
     @classmethod
     def of(
@@ -102,6 +103,7 @@ class Ticket:
             # An empty prompt takes a place too: free turns would go on for ever.
             cost_tokens=max(1, cost.prompt_tokens.expected + OUTPUT_WEIGHT * cost.output_tokens * cost.answers),
             growth=cost.growth,
+            prefill_kv_blocks=cost.prefill_kv_blocks,
             is_return=is_return,
             priority=priority,
             tenant=tenant,

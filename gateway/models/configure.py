@@ -51,7 +51,7 @@ def configured_model(
         source,
         numbers=found.numbers,
         exact_text=_exact_text(name, folder),
-        kv_groups=text.kv_groups if text else None,
+        kv_layout=text.kv_layout if text else None,
         kv_bytes_per_token=text.kv_bytes_per_token if text else None,
         embedding_bytes=files.embedding_bytes if files else None,
     )

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.cost import EngineLimits, RequestCost, ceil_div, estimate
+from gateway.domain.cost import EngineLimits, RequestCost, estimate
 from gateway.domain.geometry import Size
 from gateway.domain.never_fits import find_misfit
 from gateway.domain.quantities import Bounds, Resource
