@@ -15,6 +15,7 @@ from gateway.domain.cost import (
 )
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImagePlan
+from gateway.domain.kv_layout import KvCharge
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.domain.request import VisionRequest
 from gateway.domain.vision.base import BoundedTokens, ImageTokens
@@ -42,6 +43,10 @@ class TestText:
         assert 0 <= lower <= expected <= upper
 
 
+WINDOWS = EngineLimits(kv_groups=7, kv_charges=(KvCharge(1, 16), KvCharge(6, 16, most_blocks=40, later_blocks=6)))
+"""One group of full attention, and six that hold 40 blocks while a prompt is computed and 6 from then on."""
+
+
 class TestKvBlocks:
     def test_prompt_rounded_up_and_one_more_block_for_the_answer(self):
         assert kv_blocks_needed(33, 17, EngineLimits()) == 3 + (2 + 1)
@@ -55,6 +60,15 @@ class TestKvBlocks:
     def test_every_group_is_charged_in_full(self):
         assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7)) == 7 * 6
 
+    def test_a_window_holds_no_more_than_it_can(self):
+        assert kv_blocks_needed(33, 17, WINDOWS) == 6 + 6 * 6
+        assert kv_blocks_needed(1_600, 17, WINDOWS) == 103 + 6 * 40
+        assert kv_blocks_needed(1_600, 17, WINDOWS, is_later=True) == 103 + 6 * 6
+
+    def test_each_answer_has_windows_of_its_own(self):
+        assert kv_blocks_needed(1_600, 17, WINDOWS, n=3) == 109 + 6 * 109
+        assert kv_blocks_needed(1_600, 17, WINDOWS, n=3, is_later=True) == 109 + 6 * 3 * 6
+
     def test_no_answer_no_block_for_it(self):
         assert kv_blocks_needed(32, 0, EngineLimits()) == 2
 
@@ -63,6 +77,28 @@ class TestKvBlocks:
         charged = kv_blocks_needed(sum(lengths), 0, EngineLimits(kv_block_tokens=block), prompts=len(lengths))
         assert charged >= sum(-(-length // block) for length in lengths)
         assert len(lengths) > 1 or charged == -(-lengths[0] // block)
+
+
+class TestWindows:
+    def test_what_lies_before_the_windows_is_held_only_while_the_prompt_is_computed(self):
+        cost = cost_of(text=Bounds.exact(1_600), output_tokens=17, limits=WINDOWS)
+        assert cost.amounts.kv_blocks == 103 + 6 * 40
+        assert cost.prefill_kv_blocks == 6 * (40 - 6)
+
+    def test_a_prompt_within_the_window_holds_all_of_it(self):
+        assert cost_of(text=Bounds.exact(16), output_tokens=16, limits=WINDOWS).prefill_kv_blocks == 0
+        assert cost_of(text=Bounds.exact(1_600), output_tokens=17).prefill_kv_blocks == 0
+
+    def test_what_needs_no_engine_holds_nothing_before_windows(self):
+        assert cost_of(text=Bounds.exact(1_600), limits=WINDOWS, needs_engine=False).prefill_kv_blocks == 0
+
+    def test_a_full_window_does_not_grow_with_the_answer(self):
+        assert cost_of(text=Bounds.exact(1_600), limits=WINDOWS).growth.groups == 1
+        assert cost_of(text=Bounds.exact(16), output_tokens=16, limits=WINDOWS).growth.groups == 7
+
+    def test_the_pool_holds_tokens_beside_the_windows(self):
+        assert WINDOWS._replace(kv_blocks=6 * 40 + 100).kv_pool_tokens == 1_600
+        assert WINDOWS._replace(kv_blocks=70).kv_pool_tokens == 160
 
 
 class TestEstimate:

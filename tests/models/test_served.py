@@ -1,7 +1,13 @@
 """What a name that the upstream lists is priced by."""
 
+import pytest
+
+from gateway.domain.kv_layout import Kind, KvCharge, Layer, group_layers
 from gateway.domain.learning import LearnedLimit
-from gateway.models.served import Engine, FamilySource, ModelTable
+from gateway.domain.vision.registry import family_for
+from gateway.models.served import Engine, FamilySource, ModelTable, ServedModel
+
+GEMMA = group_layers([Layer(Kind.FULL, 0, 4)] * 5 + [Layer(Kind.SLIDING, 1024, 4)] * 29)
 
 
 def listed(*names):
@@ -20,3 +26,27 @@ def test_a_published_checkpoints_name_says_its_family_and_its_numbers():
 def test_another_name_is_assumed():
     [model] = listed("my-own")
     assert (model.family.name, model.is_assumed) == ("qwen2_5_vl", True)
+
+
+def limits(longest_request_blocks, **model):
+    table = ModelTable([ServedModel("gemma", family_for("gemma3", None), **model)], Engine(*[LearnedLimit()] * 2))
+    table.listed({"gemma": 8192})
+    table.engine.longest_request_blocks = longest_request_blocks
+    return table.limits(table.served("gemma"))
+
+
+@pytest.mark.parametrize(
+    ("told", "model", "groups", "charges"),
+    [
+        (None, {}, None, ()),
+        (512, {}, 1, (KvCharge(1, 16),)),
+        (1700, {}, None, ()),
+        (None, {"kv_layout": GEMMA}, 7, ()),
+        (512, {"kv_layout": GEMMA}, 1, (KvCharge(1, 16),)),
+        (512 + 6 * 193, {"kv_layout": GEMMA}, 7, (KvCharge(1, 16), KvCharge(6, 16, 193, 66))),
+        (512, {"kv_charges": (KvCharge(2, 16),)}, 2, (KvCharge(2, 16),)),
+    ],
+)
+def test_kv_groups_are_charged_by_the_files_and_by_what_the_server_tells(told, model, groups, charges):
+    known = limits(told, **model)
+    assert (known.kv_groups, known.kv_charges) == (groups, charges)

@@ -84,6 +84,23 @@ def test_the_one_null_block_of_a_model_without_cache_is_no_pool():
     assert (report.num_gpu_blocks, report.smallest_engine_blocks) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "longest"),
+    [
+        ("1.391304347826087", 1150),
+        ("3.0", 533),
+        ("None", None),
+        ("0", None),
+        ("nan", None),
+        ("inf", None),
+        ("1e9", None),
+    ],
+)
+def test_how_often_the_context_fits_says_what_one_request_of_it_needs(concurrency, longest):
+    labels = f'num_gpu_blocks="1600",kv_cache_max_concurrency="{concurrency}"'
+    assert parse_metrics(f"vllm:cache_config_info{{{labels}}} 1\n").longest_request_blocks == longest
+
+
 @pytest.mark.parametrize("number", ["NaN", "+Inf", "-Inf", "-1", "1e300", "9" * 400, "9" * 5000])
 def test_what_can_be_no_count_is_unknown(number):
     report = parse_metrics(

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
+from gateway.domain.cost import EngineLimits
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
@@ -44,7 +45,9 @@ class Effective:
 
 @dataclass(frozen=True, slots=True)
 class ModelFound:
-    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout."""
+    """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout.
+    `is_kv_whole`: each of several groups is charged for all tokens, as what it holds of them is not known.
+    """
 
     name: str
     is_served: bool
@@ -55,6 +58,7 @@ class ModelFound:
     max_image_tokens: int
     kv_groups: int | None
     kv_groups_source: str
+    is_kv_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,7 @@ def _found(
         is_given=is_named or "upstream.url" in loaded.origins,
         state=state,
         engine=engine,
-        models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
+        models=[_describe(model, served_names, table.limits(model)) for model in served],
     )
 
 
@@ -199,8 +203,8 @@ def _ladder(settings: Settings) -> Iterator[RungFound]:
         yield RungFound(rung, band.enter, band.leave, what[rung])
 
 
-def _describe(model: ServedModel, served_names: set[str], folder_groups: int | None) -> ModelFound:
-    kv_groups, kv_groups_source = _kv_groups(model, folder_groups)
+def _describe(model: ServedModel, served_names: set[str], limits: EngineLimits) -> ModelFound:
+    kv_groups, kv_groups_source = _kv_groups(model, limits)
     return ModelFound(
         name=model.name,
         is_served=model.name in served_names,
@@ -211,13 +215,15 @@ def _describe(model: ServedModel, served_names: set[str], folder_groups: int | N
         max_image_tokens=model.family.max_image_tokens,
         kv_groups=kv_groups,
         kv_groups_source=kv_groups_source,
+        is_kv_whole=(kv_groups or 1) > 1 and not limits.kv_charges,
     )
 
 
-def _kv_groups(model: ServedModel, folder_groups: int | None) -> tuple[int | None, str]:
-    """How many groups of layers need KV blocks of their own, and what says so."""
-    if folder_groups is not None:
-        return folder_groups, "folder"
+def _kv_groups(model: ServedModel, limits: EngineLimits) -> tuple[int | None, str]:
+    """How many groups of layers need KV blocks of their own, and what says so: the server has the last word."""
+    groups, layout = limits.kv_groups, model.kv_layout
+    if groups is not None:
+        return groups, "folder" if layout is not None and len(layout.groups) == groups else "server"
     if not model.is_assumed and model.family.name in _FULL_ATTENTION_FAMILIES:
         return 1, "family"
     return None, "unknown"
@@ -278,6 +284,11 @@ def _unknown_at(upstream: UpstreamFound) -> Iterator[str]:
             yield (
                 f"{model.name}: unknown layout of KV groups, and its layers may be of several kinds; a request is "
                 "charged as for one group of full attention. Set its folder (models[].folder)."
+            )
+        if engine.kv_blocks is not None and model.is_kv_whole:
+            yield (
+                f"{model.name}: some of its {model.kv_groups} KV groups hold a window only, but how much of a prompt, "
+                "the server does not tell, or not what its files say; each is charged for all tokens."
             )
 
 
