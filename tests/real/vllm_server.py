@@ -12,12 +12,14 @@ import signal
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.support.processes import free_port
 
 START_SECONDS = 300
+
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
 WORKAROUNDS = pathlib.Path(__file__).with_name("workarounds")
 ENVIRONMENT = {
@@ -50,8 +52,10 @@ def running(
     max_model_len: int = 32768,
     sequences: int = 8,
     kv_blocks: int | None = None,
+    more: Sequence[str] = TOOLS,
 ) -> Iterator[RunningVllm]:
     """Serve `model_folder` with the interpreter `python`; the log goes into `work`. A block is 128 tokens.
+    `more` are other arguments.
 
     Raises RuntimeError with the end of the log when the server does not become healthy.
     """
@@ -61,8 +65,8 @@ def running(
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(max_model_len), "--max-num-seqs", str(sequences)),
         *("--limit-mm-per-prompt", json.dumps({"image": images, "video": 0})),
-        *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--enforce-eager", "--skip-mm-profiling", "--enable-prompt-tokens-details"),
+        *more,
     ]
     if kv_blocks:
         arguments += ["--num-gpu-blocks-override", str(kv_blocks)]
