@@ -32,7 +32,7 @@ WRONG = {
     "llava_1_5": {"patch_size": 16},
     "gemma3": {"image_seq_length": 255},
 }
-"""A planted fault for each: what its images cost changes, but not for all of them."""
+"""A planted fault for each, that changes what its images cost."""
 
 
 @pytest.fixture(scope="module", params=TINY_FAMILIES, ids=lambda tiny: tiny.family)

@@ -19,6 +19,7 @@ def test_the_text_of_vllm_0_32():
         num_gpu_blocks=32768,
         smallest_engine_blocks=32768,
         block_size=128,
+        longest_request_blocks=256,
         enable_prefix_caching=True,
         engines=1,
         generated_tokens=32,
