@@ -41,7 +41,7 @@ test: lint types imports ## lint, types, imports, then every test that needs no 
 	$(BIN)/coverage report --include='gateway/domain/*,gateway/wire/*' --skip-covered --fail-under=100
 
 .PHONY: test-real
-test-real: $(VENV)/.installed $(VLLM_INSTALLED) ## the gateway before a real vLLM (CPU build, tiny random model)
+test-real: $(VENV)/.installed $(VLLM_INSTALLED) ## the gateway before a real vLLM (CPU build, tiny random models of five families)
 	VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/real tests/conformance -m real
 
 LONG_EVENTS ?= 1000000

@@ -8,6 +8,7 @@ import typer
 
 from gateway.cli.options import fail
 from gateway.emulator.config import EmulatorConfig, StepCost
+from gateway.emulator.kv_groups import blocks_of_longest
 from gateway.emulator.serve import serve
 
 
@@ -48,6 +49,16 @@ MaxPixels = Annotated[
     int | None,
     typer.Option(help="Largest area an image keeps (`--mm-processor-kwargs`). Default: the family's.", min=1),
 ]
+SlidingWindow = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens that some layers look back, as in Gemma 3: their KV groups hold no more. Default: all see all.",
+        min=2,
+    ),
+]
+SlidingWindowGroups = Annotated[
+    int, typer.Option(help="KV groups of layers with a sliding window, beside the one of full attention.", min=1)
+]
 Details = Annotated[bool, typer.Option(help="Report cached and image tokens in usage.")]
 Speed = Annotated[Profile, typer.Option(help="small-gpu: realistic waiting. fast: work takes no time, for load tests.")]
 StepCostFactor = Annotated[
@@ -82,6 +93,8 @@ def emulate(
     ] = 0,
     max_num_queued_reqs: MaxNumQueuedReqs = None,
     max_pixels: MaxPixels = None,
+    sliding_window: SlidingWindow = None,
+    sliding_window_groups: SlidingWindowGroups = 5,
     prefix_caching: Annotated[bool, typer.Option(help="Share KV blocks between equal prompt beginnings.")] = True,
     enable_prompt_tokens_details: Details = False,
     profile: Speed = Profile.small_gpu,
@@ -113,6 +126,8 @@ def emulate(
         video_limit=video_limit,
         max_num_queued_reqs=max_num_queued_reqs,
         max_pixels=max_pixels,
+        sliding_window=sliding_window,
+        sliding_window_groups=sliding_window_groups,
         enable_prefix_caching=prefix_caching,
         enable_prompt_tokens_details=enable_prompt_tokens_details,
         step_cost=_step_cost(base.step_cost.scaled(step_cost), step_seconds),
@@ -129,6 +144,6 @@ def _step_cost(scaled: StepCost, base_seconds: float | None) -> StepCost:
 
 
 def _announce(config: EmulatorConfig, url: str) -> None:
-    pool_tokens = config.num_gpu_blocks * config.block_size
+    pool_tokens = int(config.num_gpu_blocks / blocks_of_longest(config) * config.max_model_len)
     typer.echo(f"Emulated vLLM 0.32.0 serves {config.model} ({config.family}) on {url}")
     typer.echo(f"GPU KV cache size: {pool_tokens:,} tokens, context {config.max_model_len:,} tokens")

@@ -183,7 +183,7 @@ class Fit(NamedTuple):
 def published() -> tuple[Hypothesis, ...]:
     """All families, with the numbers of each checkpoint that is known."""
     found = [(each.title, resolve(each.family, checkpoint=each)) for each in CHECKPOINTS]
-    return tuple(Hypothesis(title, family, numbers) for title, (family, numbers) in found)
+    return tuple(Hypothesis(title, each.family, each.numbers) for title, each in found)
 
 
 def predicted(family: VisionFamily, size: Size) -> Range | None:

@@ -6,34 +6,18 @@ What is held of which capacity belongs to holdings.py, what a request is likely 
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from functools import lru_cache
+from functools import partial
 from typing import NamedTuple
 
 from gateway.domain.geometry import Size
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.image import ImagePlan
+from gateway.domain.kv_layout import KvCharge, pool_tokens_of
 from gateway.domain.media import LEAST_TOKENS, MediaCost
 from gateway.domain.output import most_output_tokens
-from gateway.domain.quantities import Amounts, Bounds
+from gateway.domain.quantities import Amounts, Bounds, ceil_div
 from gateway.domain.request import VisionRequest
-from gateway.domain.unfolding import Unfolding
 from gateway.domain.vision.base import ImageTokens
-
-LARGEST_TOKEN_BYTES = 128
-"""No token of the vocabularies in use stands for more bytes (the longest are runs of 128 blanks)."""
-
-GROWTH_STEP_TOKENS = 64
-"""An answer that outgrows its reservation is charged in steps of this many tokens."""
-
-# Tokens that a chat template writes around each message, and once around the conversation (default system prompt,
-# opening of the answer, instructions for tools). Lower bounds are 0: a template may write nothing.
-_PER_MESSAGE = Bounds(0, 5, 16)
-_PER_CONVERSATION = Bounds(0, 8, 512)
-_NO_TOKENS = Bounds.exact(0)
-
-
-def ceil_div(dividend: int, divisor: int) -> int:
-    """The quotient, rounded up."""
-    return -(-dividend // divisor)
 
 
 def growth_room_blocks(pool_blocks: int) -> int:
@@ -45,9 +29,10 @@ class EngineLimits(NamedTuple):
     """What one engine can hold. None: unknown, and then neither enforced nor a reason for a 400.
 
     `kv_blocks` is vLLM's `num_gpu_blocks` less the one block it keeps for itself. `kv_groups` counts the groups of
-    layers that each need blocks of their own, and each is charged in full; where it is unknown, one is charged. Of
-    several engines (data parallel) `kv_blocks` is the sum and `kv_blocks_of_one` what the smallest of them has: no
-    request is spread over two. None there: there is one engine. A server without a KV cache has no `kv_blocks`.
+    layers that each need blocks of their own; each is charged as `kv_charges` say, in full where these are empty, and
+    where the number is unknown, one is charged. Of several engines (data parallel) `kv_blocks` is the sum and
+    `kv_blocks_of_one` what the smallest of them has: no request is spread over two. None there: there is one engine.
+    A server without a KV cache has no `kv_blocks`.
     `sequences` is what may be generated at the same time.
     """
 
@@ -59,11 +44,17 @@ class EngineLimits(NamedTuple):
     encoder_budget_tokens: int | None = None
     sequences: int | None = None
     prefix_caching: bool = True
+    kv_charges: tuple[KvCharge, ...] = ()
 
     @property
     def kv_pool_tokens(self) -> int | None:
-        """Tokens that one request alone could keep, as far as its full-attention group goes."""
-        return None if self.largest_kv_blocks is None else self.largest_kv_blocks * self.kv_block_tokens
+        """Tokens of the longest request that the pool could hold: a bound, as only one group is sure to keep them all
+        where the layout is not known.
+        """
+        blocks = self.largest_kv_blocks
+        if blocks is None:
+            return None
+        return pool_tokens_of(self.kv_charges, blocks) if self.kv_charges else blocks * self.kv_block_tokens
 
     @property
     def largest_kv_blocks(self) -> int | None:
@@ -75,51 +66,18 @@ class EngineLimits(NamedTuple):
         return self.kv_groups or 1
 
     @property
+    def charges(self) -> tuple[KvCharge, ...]:
+        return self.kv_charges or (KvCharge(self.charged_kv_groups, self.kv_block_tokens),)
+
+    @property
+    def has_windows(self) -> bool:
+        """Some groups hold only the end of a sequence."""
+        return any(charge.most_blocks is not None for charge in self.kv_charges)
+
+    @property
     def admission_kv_blocks(self) -> int | None:
         """Blocks that may be reserved: a twentieth of the pool stays free for answers that outgrow theirs."""
         return None if self.kv_blocks is None else self.kv_blocks - growth_room_blocks(self.kv_blocks)
-
-
-class OutputGrowth(NamedTuple):
-    """How the answers to a request grow into `reserved_tokens` (over all `answers`), and blocks with them beyond that.
-
-    `most_tokens` are all that each can have (None: nothing bounds it). `spare_tokens` are free in the last block of a
-    single answer at its full length.
-    """
-
-    reserved_tokens: int = 0
-    block_tokens: int = 16
-    groups: int = 1
-    answers: int = 1
-    most_tokens: int | None = None
-    spare_tokens: int = 0
-
-    def from_now(self, blocks: int, generated_tokens: int = 0, likely_tokens: int = 0) -> Unfolding:
-        """What is to come of answers that hold `blocks` and have `generated_tokens` (over all of them).
-
-        `likely_tokens`: what one that is so long probably becomes; that may be more than is reserved.
-        """
-        reserved = self.reserved_tokens // self.answers
-        whole = max(reserved, likely_tokens if self.most_tokens is None else min(likely_tokens, self.most_tokens))
-        more_blocks = ceil_div(max(0, whole - reserved - self.spare_tokens), self.block_tokens)
-        copies = self.groups * self.answers
-        return Unfolding(
-            held_blocks=blocks,
-            whole_blocks=max(blocks, blocks - self.blocks(generated_tokens) + copies * more_blocks),
-            left_tokens=max(0, whole - generated_tokens // self.answers),
-            block_tokens=self.block_tokens,
-            copies=copies,
-            spare_tokens=self.spare_tokens + more_blocks * self.block_tokens - (whole - reserved),
-            may_outgrow=self.most_tokens is None or whole < self.most_tokens,
-        )
-
-    def blocks(self, generated_tokens: int) -> int:
-        """Blocks to hold beyond those reserved, once `generated_tokens` have been generated."""
-        excess = generated_tokens - self.reserved_tokens
-        if excess <= 0:
-            return 0
-        charged = ceil_div(excess, GROWTH_STEP_TOKENS) * GROWTH_STEP_TOKENS
-        return self.groups * ceil_div(charged, self.block_tokens)
 
 
 class Uncertainty(StrEnum):
@@ -162,8 +120,9 @@ class RequestCost(NamedTuple):
     `prompt_tokens` = text + images + media + ids over all `prompts`, after vLLM has truncated them where the client
     asks for that (those beside it are before; of `visual_tokens` some may not come, and what comes of `media` is not
     known before); `output_tokens` are reserved for each of the `answers` (prompts x n). `amounts` is what the request
-    will hold; `body_bytes` what it holds while it waits. `prompt_param` is the path that errors about the whole prompt
-    name. Without `needs_engine` nothing is held of the engine and nothing is too large for it.
+    will hold, of which `prefill_kv_blocks` only until its prompts are computed; `body_bytes` what it holds while it
+    waits. `prompt_param` is the path that errors about the whole prompt name. Without `needs_engine` nothing is held of
+    the engine and nothing is too large for it.
     """
 
     prompt_tokens: Bounds
@@ -179,6 +138,7 @@ class RequestCost(NamedTuple):
     prompt_param: str | None = None
     needs_engine: bool = True
     uncertain_visual_tokens: int = 0
+    prefill_kv_blocks: int = 0
     media: tuple[MediaCost, ...] = ()
 
     @property
@@ -205,48 +165,40 @@ class RequestCost(NamedTuple):
         return ceil_div(self.prompt_tokens.lower, self.prompts) + min(1, self.output_tokens)
 
 
-def text_bounds(text_bytes: int, message_count: int, bytes_per_token: float, *, uncertain_bytes: int = 0) -> Bounds:
-    """Tokens of text that no tokenizer counted: `text_bytes` of UTF-8 in `message_count` messages (0: plain prompts).
-
-    At most one token a byte (byte-level vocabularies) plus what the template writes; at least the bytes that are sure
-    to be rendered (all but `uncertain_bytes`) divided by the longest token; expected by the learned ratio.
-    """
-    expected = int(text_bytes / min(max(bytes_per_token, 1.0), LARGEST_TOKEN_BYTES) + 0.5)
-    written = template_tokens(message_count)
-    lower = (text_bytes - uncertain_bytes) // LARGEST_TOKEN_BYTES
-    return Bounds(lower, expected + written.expected, text_bytes + written.upper)
-
-
-@lru_cache(maxsize=256)
-def template_tokens(message_count: int) -> Bounds:
-    """Tokens that the chat template adds to `message_count` messages; none to plain prompts."""
-    if not message_count:
-        return _NO_TOKENS
-    each, once = _PER_MESSAGE, _PER_CONVERSATION
-    return Bounds(
-        once.lower + message_count * each.lower,
-        once.expected + message_count * each.expected,
-        once.upper + message_count * each.upper,
-    )
-
-
 def kv_blocks_needed(
-    prompt_tokens: int, output_tokens: int, limits: EngineLimits, *, prompts: int = 1, n: int = 1
+    prompt_tokens: int,
+    output_tokens: int,
+    limits: EngineLimits,
+    *,
+    prompts: int = 1,
+    n: int = 1,
+    is_later: bool = False,
 ) -> int:
     """Blocks for `prompts` prompts of `prompt_tokens` in all, each with `n` answers of `output_tokens`.
+
+    `is_later`: once the prompts are computed, and what lies before the windows of groups that have one is gone.
+    """
+    sequences = prompts * n
+    whole = partial(_whole_blocks, prompt_tokens, output_tokens, limits, prompts, n)
+    return sum(charge.within(whole(charge.block_tokens), sequences, is_later=is_later) for charge in limits.charges)
+
+
+def _whole_blocks(
+    prompt_tokens: int, output_tokens: int, limits: EngineLimits, prompts: int, n: int, block_tokens: int
+) -> int:
+    """Of one group that keeps every token.
 
     A single answer goes on in the last block of its prompt. With prefix caching n answers share their prompt, all but
     its last, partly filled block: hence the one block more for each answer. Without it each holds the whole
     (vllm/v1/core/kv_cache_manager.py).
     """
-    block = limits.kv_block_tokens
     if n == 1:
-        return limits.charged_kv_groups * ((prompt_tokens + prompts * (output_tokens + block - 1)) // block)
+        return (prompt_tokens + prompts * (output_tokens + block_tokens - 1)) // block_tokens
     # The sum of each prompt's rounded-up blocks is at most this; for one prompt it is exact.
-    prompt_blocks = (prompt_tokens + prompts * (block - 1)) // block
-    answer_blocks = ceil_div(output_tokens, block) + 1 if output_tokens else 0
+    prompt_blocks = (prompt_tokens + prompts * (block_tokens - 1)) // block_tokens
+    answer_blocks = ceil_div(output_tokens, block_tokens) + 1 if output_tokens else 0
     copies = 1 if limits.prefix_caching else n
-    return limits.charged_kv_groups * (copies * prompt_blocks + prompts * n * answer_blocks)
+    return copies * prompt_blocks + prompts * n * answer_blocks
 
 
 def estimate(
@@ -285,27 +237,37 @@ def estimate(
         prompts=request.prompts,
         answers=answers,
         amounts=amounts,
-        growth=_growth(request, kept, output_tokens, amounts.kv_blocks, limits),
+        growth=_growth(request, kept, output_tokens, limits),
         images=images,
         body_bytes=body_bytes,
         prompt_param="messages" if request.messages else None,
         needs_engine=request.needs_engine,
         uncertain_visual_tokens=uncertain,
+        prefill_kv_blocks=_prefill_kv_blocks(request, kept, output_tokens, amounts, limits),
         media=bounded,
     )
 
 
-def _growth(
-    request: VisionRequest, prompt_tokens: int, output_tokens: int, kv_blocks: int, limits: EngineLimits
-) -> OutputGrowth:
-    answers, held_tokens = request.prompts * request.n, kv_blocks // limits.charged_kv_groups * limits.kv_block_tokens
+def _growth(request: VisionRequest, prompt_tokens: int, output_tokens: int, limits: EngineLimits) -> OutputGrowth:
+    prompts, n, block_tokens = request.prompts, request.n, limits.kv_block_tokens
+    answers = prompts * n
+    tokens = prompt_tokens + answers * output_tokens
+    growing = unfolding = 0
+    for charge in limits.charges:
+        if charge.has_room(ceil_div(tokens, charge.block_tokens), answers):
+            growing += charge.groups
+        # One with longer blocks gets them less often than it would be taken to.
+        whole = _whole_blocks(prompt_tokens, output_tokens, limits, prompts, n, charge.block_tokens)
+        if charge.block_tokens == block_tokens and charge.keeps_all(whole, answers):
+            unfolding += charge.groups
     return OutputGrowth(
         output_tokens * answers,
-        limits.kv_block_tokens,
-        limits.charged_kv_groups,
+        block_tokens,
+        growing,
         answers,
-        most_output_tokens(request, prompt_tokens // request.prompts, limits.max_model_len),
-        held_tokens - prompt_tokens - output_tokens if answers == 1 and held_tokens else 0,
+        most_output_tokens(request, prompt_tokens // prompts, limits.max_model_len),
+        -tokens % block_tokens if answers == 1 else 0,
+        unfolding,
     )
 
 
@@ -372,6 +334,16 @@ def _amounts(
     return _with_items(amounts, images, media) if images or media else amounts
 
 
+def _prefill_kv_blocks(
+    request: VisionRequest, prompt_tokens: int, output_tokens: int, amounts: Amounts, limits: EngineLimits
+) -> int:
+    """What lies before the windows of a computed prompt."""
+    if not amounts.kv_blocks or not limits.has_windows:
+        return 0
+    later = kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n, is_later=True)
+    return amounts.kv_blocks - later
+
+
 def _with_items(amounts: Amounts, images: Iterable[ImageCost], media: Iterable[MediaCost]) -> Amounts:
     encoder_tokens, pixels = sum(each.encoder_tokens for each in media), 0
     for image in images:
@@ -386,34 +358,3 @@ def spare_served(cost: RequestCost, is_served: Sequence[bool]) -> RequestCost:
     """
     fresh = (image for image, served in zip(cost.images, is_served, strict=True) if not served)
     return cost._replace(amounts=_with_items(cost.amounts, fresh, cost.media)) if cost.needs_engine else cost
-
-
-class MemoryView(NamedTuple):
-    """Bytes, and their share of what there is (None where that is unknown)."""
-
-    bytes: int
-    share: float | None
-
-    @property
-    def mebibytes(self) -> float:
-        return self.bytes / 2**20
-
-
-def kv_memory(cost: RequestCost, limits: EngineLimits, kv_bytes_per_token: int) -> MemoryView:
-    """KV cache of the request; `kv_bytes_per_token` counts all layers of one rank (models/ knows it)."""
-    blocks = cost.amounts.kv_blocks
-    held = blocks * limits.kv_block_tokens * kv_bytes_per_token // limits.charged_kv_groups
-    return MemoryView(held, blocks / limits.kv_blocks if limits.kv_blocks else None)
-
-
-def encoder_memory(cost: RequestCost, limits: EngineLimits, embedding_bytes: int) -> MemoryView:
-    """Encoder output of all its images; `embedding_bytes` is one embedding: width x bytes per number."""
-    tokens = sum(image.encoder_tokens for image in cost.images)
-    budget = limits.encoder_budget_tokens
-    return MemoryView(tokens * embedding_bytes, tokens / budget if budget else None)
-
-
-def host_memory(cost: RequestCost, decode_bytes: int, limit_bytes: int) -> MemoryView:
-    """Memory of the gateway: the body and the largest single image decoded (`decode_bytes`) of `limit_bytes`."""
-    held = cost.body_bytes + decode_bytes
-    return MemoryView(held, held / limit_bytes)

@@ -6,8 +6,8 @@ capacity may only make it wait. Observing is left to the rooms that see answers 
 
 from collections.abc import Sequence
 
-from gateway.domain.cost import LARGEST_TOKEN_BYTES, template_tokens, text_bounds
 from gateway.domain.quantities import Bounds
+from gateway.domain.text_tokens import LARGEST_TOKEN_BYTES, template_tokens, text_bounds
 
 
 class TextRatio:

@@ -5,10 +5,10 @@ Decided on lower bounds against limits that do not move, so whatever may fit is 
 
 from typing import NamedTuple
 
-from gateway.domain.cost import EngineLimits, RequestCost, ceil_div
+from gateway.domain.cost import EngineLimits, RequestCost, kv_blocks_needed
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
-from gateway.domain.quantities import Resource
+from gateway.domain.quantities import Resource, ceil_div
 from gateway.domain.remedies import CONTEXT, Remedies, Shortage, save_prompt_tokens, within_encoder
 from gateway.domain.vision.base import VisionFamily
 
@@ -35,7 +35,7 @@ def find_misfit(cost: RequestCost, limits: EngineLimits, family: VisionFamily | 
     budget = limits.encoder_budget_tokens
     if budget is not None and cost.images and cost.largest_image_encoder_tokens > budget:
         return _beyond_encoder(cost, budget, family)
-    # One group only: where there are more, all but one may keep no more than a window of the prompt.
+    # Where the groups are not known all but one may keep no more than a window of the prompt.
     pool_tokens = limits.kv_pool_tokens
     if pool_tokens is not None and least_tokens > pool_tokens:
         return _beyond_pool(cost, limits, pool_tokens, family)
@@ -80,7 +80,8 @@ def _beyond_encoder(cost: RequestCost, budget: int, family: VisionFamily | None)
 
 
 def _beyond_pool(cost: RequestCost, limits: EngineLimits, pool_tokens: int, family: VisionFamily | None) -> Misfit:
-    blocks, most = ceil_div(cost.least_tokens, limits.kv_block_tokens), pool_tokens // limits.kv_block_tokens
+    charged = limits if limits.kv_charges else limits._replace(kv_groups=None)
+    blocks, most = kv_blocks_needed(cost.least_tokens, 0, charged), limits.largest_kv_blocks or 0
     remedies = save_prompt_tokens(cost, _likely_tokens(cost) - pool_tokens, family)
     error = GatewayError(
         Code.REQUEST_EXCEEDS_BUDGET,

@@ -9,6 +9,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 
+def ceil_div(dividend: int, divisor: int) -> int:
+    """The quotient, rounded up."""
+    return -(-dividend // divisor)
+
+
 class Resource(IntEnum):
     """Index into every `Amounts`; the name in lower case is the metric label."""
 

@@ -3,10 +3,12 @@
 Arithmetic on a cost alone. Who is short of what is decided in never_fits.py and admission.py.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from gateway.domain.cost import EngineLimits, ImageCost, RequestCost, ceil_div, kv_blocks_needed
+from gateway.domain.cost import EngineLimits, ImageCost, RequestCost, kv_blocks_needed
 from gateway.domain.geometry import Size
 from gateway.domain.quantities import Resource
 from gateway.domain.vision.base import ImageTokens, VisionFamily
@@ -85,33 +87,20 @@ def _within_image_units(cost: RequestCost, short: Resource, free: int, family: V
 
 
 def _within_kv_blocks(cost: RequestCost, free: int, limits: EngineLimits, family: VisionFamily | None) -> Remedies:
-    excess_blocks = cost.amounts.kv_blocks - free
-    n = cost.answers // cost.prompts
-    max_tokens = _most_output_tokens(cost, free, limits)
+    prompt_tokens, output_tokens = cost.prompt_tokens.expected, cost.output_tokens
+    needed = partial(kv_blocks_needed, limits=limits, prompts=cost.prompts, n=cost.answers // cost.prompts)
+    max_tokens = _most(output_tokens, lambda tokens: needed(prompt_tokens, tokens) <= free) or None
     if cost.prompts > 1:
         return Remedies(max_tokens=max_tokens)
-    prompt_tokens, block = cost.prompt_tokens.expected, limits.kv_block_tokens
-    if n == 1:
-        tokens_left = free // limits.charged_kv_groups * block - cost.output_tokens
-    else:
-        copies = limits.charged_kv_groups * (1 if limits.prefix_caching else n)
-        tokens_left = block * (ceil_div(prompt_tokens, block) - ceil_div(excess_blocks, copies))
-    if tokens_left < 1:
+    tokens_left = _most(prompt_tokens - 1, lambda tokens: needed(tokens, output_tokens) <= free)
+    if not tokens_left:
         return Remedies(max_tokens=max_tokens)
     return save_prompt_tokens(cost, prompt_tokens - tokens_left, family)._replace(max_tokens=max_tokens)
 
 
-def _most_output_tokens(cost: RequestCost, free_blocks: int, limits: EngineLimits) -> int | None:
-    """Most tokens of each answer for which `free_blocks` do; None where no answer has room, or none is asked for."""
-    n, prompt_tokens, block = cost.answers // cost.prompts, cost.prompt_tokens.expected, limits.kv_block_tokens
-    if n == 1:
-        most_tokens = (free_blocks // limits.charged_kv_groups + 1) * block - 1
-        tokens = (most_tokens - prompt_tokens) // cost.prompts - (block - 1)
-    else:
-        prompts_alone = kv_blocks_needed(prompt_tokens, 0, limits, prompts=cost.prompts, n=n)
-        each = (free_blocks - prompts_alone) // (limits.charged_kv_groups * cost.answers)
-        tokens = (each - 1) * block
-    return min(tokens, cost.output_tokens) if tokens > 0 and cost.output_tokens else None
+def _most(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `limit` that fits, where fewer fit too; 0 where none does."""
+    return bisect_left(range(1, limit + 1), 1, key=lambda number: not fits(number))
 
 
 def _smaller(

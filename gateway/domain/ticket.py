@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from gateway.domain.cost import OutputGrowth, RequestCost
+from gateway.domain.cost import RequestCost
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.output import OutputReservation
 from gateway.domain.pace import REQUEST_TOKENS
 from gateway.domain.priority import Priority
@@ -53,8 +54,8 @@ class Ticket:
     """One request at admission. Compared by identity: it is the request.
 
     Times are seconds on the caller's clock. `is_return` says that the client comes back after a refusal; `growth`
-    what its answer costs beyond its reservation. A turn costs `cost_tokens` (prompt and weighted answers, at least 1)
-    divided by the tenant's `weight` (above 0).
+    what its answer costs beyond its reservation, `prefill_kv_blocks` what it holds up to its first token only. A turn
+    costs `cost_tokens` (prompt and weighted answers, at least 1) divided by the tenant's `weight` (above 0).
 
     `first_token_by` and `answer_by` are what its level of service, or its client, asks for; `likely_tokens` is how long
     an answer probably becomes, 0 where that is not known, and `lengths` tells it of one that has begun. After
@@ -78,6 +79,7 @@ class Ticket:
     lengths: OutputReservation | None = None
     start_by: float = inf
     keeps_place: bool = False
+    prefill_kv_blocks: int = 0
     is_bounded: bool = False
 
     @classmethod
@@ -108,6 +110,7 @@ class Ticket:
             # An empty prompt takes a place too: free turns would go on for ever.
             cost_tokens=max(1, cost.prompt_tokens.expected + OUTPUT_WEIGHT * cost.output_tokens * cost.answers),
             growth=cost.growth,
+            prefill_kv_blocks=cost.prefill_kv_blocks,
             is_return=is_return,
             priority=priority,
             tenant=tenant,

@@ -25,7 +25,11 @@ FREE = StepCost(0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class EmulatorConfig:
-    """One emulated vLLM server. Field names follow vLLM's flags; see `vlm-gateway emulate --help`."""
+    """One emulated vLLM server. Field names follow vLLM's flags; see `vlm-gateway emulate --help`.
+
+    With a `sliding_window` (tokens, at least 2) there are `sliding_window_groups` groups of layers that hold no more,
+    beside the one of full attention: 5 where each layer of full attention stands beside five with a window.
+    """
 
     model: str = "tiny"
     family: str = "qwen2_5_vl"
@@ -43,6 +47,8 @@ class EmulatorConfig:
     enable_force_include_usage: bool = False
     max_pixels: int | None = None
     encoder_cache_size: int | None = None
+    sliding_window: int | None = None
+    sliding_window_groups: int = 5
     mean_output_tokens: int = 128
     preprocess_pixels_per_second: float = 20e6
     step_cost: StepCost = field(default_factory=StepCost)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.encoder_cache import EncoderCache
 from gateway.emulator.kv import BlockHash, BlockPool, prompt_hashes
+from gateway.emulator.kv_groups import BlockTables, Prefix, groups_of
 from gateway.emulator.prompt import ImageSpan, Prompt
 from gateway.emulator.statistics import EngineStatistics, Gauges, Totals
 
@@ -43,9 +44,8 @@ class Sequence:
     preemptions: int = 0
     images_started: int = 0
     images_passed: int = 0
-    hashes_known: int = 0
     aborted: bool = False
-    blocks: list[int] = field(default_factory=list)
+    tables: BlockTables = field(init=False)
     hashes: list[BlockHash] = field(default_factory=list)
 
     @property
@@ -89,6 +89,7 @@ class Engine:
     def __init__(self, config: EmulatorConfig) -> None:
         self._config = config
         self.pool = BlockPool(config.num_gpu_blocks)
+        self._groups = groups_of(config)
         self.encoder_cache = EncoderCache(config.encoder_budget_tokens)
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
@@ -112,6 +113,7 @@ class Engine:
 
     def add(self, sequence: Sequence, now: float) -> None:
         sequence.arrived_at = now
+        sequence.tables = BlockTables(self._groups, self.pool)
         if self._config.enable_prefix_caching:
             sequence.hashes = prompt_hashes(sequence.prompt, self._config.block_size)
         self.waiting.append(sequence)
@@ -179,16 +181,15 @@ class Engine:
     def _admit_waiting(self, step: Step, now: float) -> None:
         while self.waiting and step.token_budget and len(self.running) < self._config.max_num_seqs:
             sequence = self.waiting[0]
-            shared = self.pool.cached_prefix(sequence.hashes[: (sequence.total - 1) // self._config.block_size])
-            needed_blocks = self._blocks_for(sequence.total) - len(shared) + self.pool.free_among(shared)
-            if needed_blocks > self.pool.free_blocks:
+            prefix = sequence.tables.cached_prefix(sequence.hashes[: (sequence.total - 1) // self._config.block_size])
+            if sequence.tables.needed_to_begin(sequence.total, prefix) > self.pool.free_blocks:
                 return
-            self._start_at(sequence, len(shared) * self._config.block_size)
+            self._start_at(sequence, prefix.length * self._config.block_size)
             tokens = min(sequence.total - sequence.computed, step.token_budget)
             tokens, images = self._encoder_share(sequence, tokens, step)
             if not tokens:
                 return
-            self._admit(self.waiting.popleft(), shared, now)
+            self._admit(self.waiting.popleft(), prefix, now)
             self._run(sequence, tokens, images, step)
 
     def _start_at(self, sequence: Sequence, computed: int) -> None:
@@ -197,10 +198,8 @@ class Engine:
         behind = sum(image.end <= computed for image in sequence.prompt.images)
         sequence.images_started = sequence.images_passed = behind
 
-    def _admit(self, sequence: Sequence, shared: list[int], now: float) -> None:
-        self.pool.share(shared)
-        sequence.blocks = shared
-        sequence.hashes_known = len(shared)
+    def _admit(self, sequence: Sequence, prefix: Prefix, now: float) -> None:
+        sequence.tables.begin(prefix)
         self.running.append(sequence)
         if not sequence.preemptions:
             sequence.scheduled_at = now
@@ -224,7 +223,8 @@ class Engine:
 
     def _make_room(self, sequence: Sequence, tokens: int, step: Step) -> bool:
         """Preempt from the end until the blocks suffice. False if the sequence itself had to go."""
-        missing = self._blocks_for(sequence.computed + tokens) - len(sequence.blocks)
+        sequence.tables.let_go(sequence.computed)
+        missing = sequence.tables.missing(sequence.computed + tokens)
         while missing > self.pool.free_blocks:
             victim = self.running.pop()
             self._preempt(victim)
@@ -235,9 +235,7 @@ class Engine:
 
     def _run(self, sequence: Sequence, tokens: int, images: list[ImageSpan], step: Step) -> None:
         self._hold_images(sequence, images, step)
-        missing = self._blocks_for(sequence.computed + tokens) - len(sequence.blocks)
-        if missing > 0:
-            sequence.blocks.extend(self.pool.take(missing))
+        sequence.tables.take(sequence.computed + tokens)
         self._remember_full_blocks(sequence, sequence.computed + tokens)
         step.scheduled.append((sequence, tokens))
         step.token_budget -= tokens
@@ -256,13 +254,9 @@ class Engine:
 
     def _remember_full_blocks(self, sequence: Sequence, tokens: int) -> None:
         """Full prompt blocks can be shared from the moment they are scheduled: siblings of one step share already."""
-        for place in range(sequence.hashes_known, min(len(sequence.hashes), tokens // self._config.block_size)):
-            self.pool.remember(sequence.blocks[place], sequence.hashes[place])
-            sequence.hashes_known += 1
-            sequence.cache_tokens_created += self._config.block_size
-
-    def _blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self._config.block_size)
+        full_blocks = tokens // self._config.block_size
+        new = sequence.tables.remember(sequence.hashes, full_blocks, len(sequence.prompt.tokens))
+        sequence.cache_tokens_created += new * self._config.block_size
 
     def _preempt(self, sequence: Sequence) -> None:
         self._free(sequence)
@@ -273,8 +267,7 @@ class Engine:
     def _free(self, sequence: Sequence) -> None:
         for image in sequence.prompt.images[sequence.images_passed : sequence.images_started]:
             self.encoder_cache.release(image.identity)
-        self.pool.release(sequence.blocks)
-        sequence.blocks = []
+        sequence.tables.release()
         sequence.computed = sequence.images_started = sequence.images_passed = 0
 
     def _pass_images(self, sequence: Sequence) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.emulator.config import EmulatorConfig
+from gateway.emulator.kv_groups import blocks_of_longest
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.statistics import HISTOGRAMS, Histogram
 
@@ -134,7 +135,7 @@ def _token_counters(writer: _Writer, state: ServerState) -> None:
 
 def _cache(config: EmulatorConfig) -> Labels:
     """The cache configuration as labels, all strings."""
-    pool_tokens = config.num_gpu_blocks * config.block_size
+    concurrency = config.num_gpu_blocks / blocks_of_longest(config)
     return {
         "_block_size_resolved": "True",
         "block_size": str(config.block_size),
@@ -149,9 +150,9 @@ def _cache(config: EmulatorConfig) -> Labels:
         "is_attention_free": "False",
         "kv_cache_dtype_skip_layers": "[]",
         "kv_cache_layout": "None",
-        "kv_cache_max_concurrency": str(pool_tokens / config.max_model_len),
+        "kv_cache_max_concurrency": str(concurrency),
         "kv_cache_memory_bytes": "None",
-        "kv_cache_size_tokens": str(pool_tokens),
+        "kv_cache_size_tokens": str(int(concurrency * config.max_model_len)),
         "kv_offloading_backend": "native",
         "kv_offloading_size": "None",
         "kv_sharing_fast_prefill": "False",

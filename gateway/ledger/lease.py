@@ -1,7 +1,7 @@
 """What an admitted request holds of its engine, and what its answer shows of the engine's pace.
 
 From `Resource.ENCODER_TOKENS` on, resources are held until the first token (of the last two one after the other);
-those before it to the end.
+those before it to the end, but for the KV blocks that lie before the windows of a prompt.
 """
 
 from typing import TYPE_CHECKING
@@ -149,5 +149,6 @@ class Lease:
         held = self.held
         front = held[Resource.ENCODER_TOKENS :]
         if any(front):
-            self._held = Amounts(held.kv_blocks, held.sequences)
-            self._gate.give_back(Amounts(0, 0, *front))
+            kv_blocks = self._ticket.prefill_kv_blocks
+            self._held = Amounts(held.kv_blocks - kv_blocks, held.sequences)
+            self._gate.give_back(Amounts(kv_blocks, 0, *front))

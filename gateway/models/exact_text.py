@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.models.conversation import UncountableError, convert_messages
+from gateway.models.melting import Melting
 from gateway.models.processor_config import read_json
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class ExactTextUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TextCount:
-    """`text_tokens` is the whole prompt with each picture as one placeholder token, its markers included.
+    """`text_tokens` is the whole prompt with each picture as one placeholder token, its markers included, less what
+    melts into its pictures.
 
     So prompt_tokens = text_tokens + the sum over images of (placeholder tokens - 1). `image_placeholders` is None
     where config.json does not name that token.
@@ -61,6 +63,7 @@ class ExactText:
         with_tools: "ChatTemplate | None",
         special_tokens: Mapping[str, str],
         picture: tuple[int, str] | None,
+        melting: Melting | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._plain = plain
@@ -68,6 +71,7 @@ class ExactText:
         self._special_tokens = special_tokens
         self.image_token_id = picture[0] if picture else None
         self._placeholder = picture[1] if picture else None
+        self._melting = melting
 
     @classmethod
     def from_folder(cls, path: Path) -> "ExactText":
@@ -88,7 +92,9 @@ class ExactText:
             templates = ChatTemplate(plain), None if with_tools is None else ChatTemplate(with_tools)
         except jinja2.TemplateError as broken:
             raise ExactTextUnavailableError(f"the chat template of {path.name} cannot be read: {broken}") from broken
-        return cls(tokenizer, *templates, _special_tokens(config), _picture(tokenizer, read_json(path / "config.json")))
+        model = read_json(path / "config.json")
+        picture, melting = _picture(tokenizer, model), Melting.of(tokenizer, model)
+        return cls(tokenizer, *templates, _special_tokens(config), picture, melting)
 
     def count(self, chat: Mapping[str, Any]) -> TextCount:
         """Tokens of a chat completion request; the bytes of its pictures are not looked at.
@@ -96,7 +102,8 @@ class ExactText:
         Raises UncountableError where vLLM would refuse the request or the rules followed here end.
         """
         ids = self.encode_chat(chat)
-        return TextCount(len(ids), None if self.image_token_id is None else ids.count(self.image_token_id))
+        melted = 0 if self._melting is None else self._melting.lost(ids)
+        return TextCount(len(ids) - melted, None if self.image_token_id is None else ids.count(self.image_token_id))
 
     def encode_chat(self, chat: Mapping[str, Any]) -> Sequence[int]:
         """The tokens that `count` counts. Raises UncountableError."""

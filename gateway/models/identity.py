@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from gateway.domain.kv_layout import KvLayout
 from gateway.domain.vision.base import ProcessorConfigError, VisionFamily
 from gateway.domain.vision.checkpoints import Checkpoint, checkpoint_of_model_name
 from gateway.domain.vision.registry import UnknownFamilyError, processor_sources, resolve
@@ -75,18 +76,18 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a model is. `video` bounds what its videos cost, None where its family defines nothing. `kv_groups` and what
+    """What a model is. `video` bounds what its videos cost, None where its family defines nothing. `kv_layout` and what
     follows are None as far as no file tells.
 
-    `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of one
-    rank, and `embedding_bytes` one embedding of the vision encoder.
+    `kv_layout` is of the groups of layers that need KV blocks of their own, `kv_bytes_per_token` counts all layers of
+    one rank, and `embedding_bytes` one embedding of the vision encoder.
     """
 
     family: VisionFamily
     family_source: FamilySource
     numbers: tuple[Number, ...] = field(default=(), repr=False)
     video: VideoRule | None = field(default=None, repr=False)
-    kv_groups: int | None = None
+    kv_layout: KvLayout | None = None
     kv_bytes_per_token: int | None = None
     embedding_bytes: int | None = None
 
@@ -162,7 +163,7 @@ def _with_memory(identity: Identity, files: ModelFiles | None) -> Identity:
     text = files.text
     return replace(
         identity,
-        kv_groups=text.kv_groups if text else None,
+        kv_layout=text.kv_layout if text else None,
         kv_bytes_per_token=text.kv_bytes_per_token if text else None,
         embedding_bytes=files.embedding_bytes,
     )

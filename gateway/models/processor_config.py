@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gateway.domain.kv_layers import KvConfigError, read_layout, with_class_numbers
+from gateway.domain.kv_layout import KvLayout
 from gateway.domain.vision.registry import family_of_config
 from gateway.domain.vision.sources import Source
 
@@ -20,7 +22,7 @@ VIDEO_FILE = "video_preprocessor_config.json"
 """What newer models set up their videos with."""
 
 _NUMBER_BYTES = 2
-"""Of a key, a value or an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
+"""Of an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
 
 
 _NESTED_TEXT = ("text_config", "llm_config", "language_config")
@@ -36,33 +38,23 @@ class ModelFilesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TextConfig:
-    """The language model, as far as its KV cache depends on it. `layer_types` is empty where all layers are alike."""
+    """The language model, as far as its KV cache depends on it. `kv_layout` None: it has layers of an unknown kind."""
 
     hidden_size: int
     layers: int
     kv_heads: int
     head_size: int
-    layer_types: tuple[str, ...] = ()
+    kv_layout: KvLayout | None = None
 
     @property
     def kv_bytes_per_token(self) -> int | None:
-        """Keys and values of all layers, unsharded, with a 16-bit cache (vLLM `AttentionSpec.page_size_bytes`).
-
-        None for models that mix in layers of another kind: those have more than one KV group.
-        """
-        if any(kind != "full_attention" for kind in self.layer_types):
-            return None
-        return 2 * self.layers * self.kv_heads * self.head_size * _NUMBER_BYTES
+        """Keys and values of all layers while no window is full, unsharded, with a 16-bit cache."""
+        return None if self.kv_layout is None else self.kv_layout.all_token_bytes
 
     @property
-    def kv_groups(self) -> int:
-        """Groups of layers that need KV blocks of their own: one has all full-attention layers, the others as many.
-
-        vLLM v1/core/kv_cache_utils.py; 1 where all layers are alike.
-        """
-        full = self.layer_types.count("full_attention")
-        others = len(self.layer_types) - full
-        return 1 + -(-others // full) if full else 1
+    def kv_groups(self) -> int | None:
+        """Groups of layers that need KV blocks of their own."""
+        return None if self.kv_layout is None else len(self.kv_layout.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +167,7 @@ def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
     text = config[key] if key else config
     if not isinstance(text, Mapping):
         raise ModelFilesError(CONFIG_FILE, f"{key} must be an object, not {text!r}")
+    text = with_class_numbers(text)
     if not text.keys() >= {"num_attention_heads", "hidden_size", "num_hidden_layers"}:
         return None
     heads = _whole(text, "num_attention_heads")
@@ -184,8 +177,15 @@ def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
         layers=_whole(text, "num_hidden_layers"),
         kv_heads=_whole(text, "num_key_value_heads", default=heads),
         head_size=_whole(text, "head_dim", default=hidden_size // heads),
-        layer_types=tuple(text.get("layer_types") or ()),
+        kv_layout=_parse_layout(text),
     )
+
+
+def _parse_layout(text: Mapping[str, Any]) -> KvLayout | None:
+    try:
+        return read_layout(text)
+    except KvConfigError as faulty:
+        raise ModelFilesError(CONFIG_FILE, str(faulty)) from faulty
 
 
 def _deepstack_levels(config: Mapping[str, Any]) -> int:

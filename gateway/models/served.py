@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.cost import EngineLimits
+from gateway.domain.kv_layout import KvCharge, KvLayout, charges_of
 from gateway.domain.lately import LatelyServed
 from gateway.domain.learning import ImageTokenCap, LearnedLimit, TextRatio
 from gateway.domain.output import AnswerSpeed, EventTokens, OutputReservation
@@ -69,8 +70,9 @@ class ServedModel:
     as `uncalibrated`, and is over once that changes.
 
     `max_model_len` is the context in tokens as the upstream lists it, None until it does. As far as the model's files
-    tell, `kv_groups` counts the groups of layers that need KV blocks of their own, `kv_bytes_per_token` all layers of
-    one rank, and `embedding_bytes` one embedding of the vision encoder.
+    tell, `kv_layout` is of the groups of layers that need KV blocks of their own, `kv_bytes_per_token` counts all
+    layers of one rank, and `embedding_bytes` one embedding of the vision encoder. `kv_groups` and `kv_charges` hold
+    where there is no layout.
     """
 
     name: str
@@ -80,7 +82,9 @@ class ServedModel:
     video: VideoRule | None = field(default=None, repr=False, kw_only=True)
     exact_text: ExactText | None = None
     max_model_len: int | None = None
+    kv_layout: KvLayout | None = None
     kv_groups: int | None = None
+    kv_charges: tuple[KvCharge, ...] = ()
     kv_bytes_per_token: int | None = None
     embedding_bytes: int | None = None
     ratio: TextRatio = field(default_factory=TextRatio)
@@ -148,7 +152,8 @@ class Engine:
     """What is known of the engine behind all names of one upstream. `is_loading` until it was up for the first time,
     `is_up` if its HTTP server answered when it was last looked at.
 
-    `sequences` is the operator's setting; a number that was learned is no reason to refuse.
+    `sequences` is the operator's setting; a number that was learned is no reason to refuse. `longest_request_blocks` is
+    what one request of the whole context needs, as the server says.
     """
 
     image_limit: LearnedLimit
@@ -157,6 +162,7 @@ class Engine:
     kv_blocks: int | None = None
     kv_blocks_of_one: int | None = None
     kv_block_tokens: int = 16
+    longest_request_blocks: int | None = None
     sequences: int | None = None
     refuses_stream_options: bool = False
     prefix_caching: bool = True
@@ -273,12 +279,17 @@ class ModelTable:
 
     def limits(self, model: ServedModel) -> EngineLimits:
         """What the engine can hold for `model`, as far as it is known."""
-        engine = self.engine
+        engine, layout = self.engine, model.kv_layout
+        charges = model.kv_charges or charges_of(
+            layout, engine.kv_block_tokens, model.max_model_len, engine.longest_request_blocks
+        )
+        groups = model.kv_groups if layout is None else len(layout.groups)
         return EngineLimits(
             max_model_len=model.max_model_len,
             kv_blocks=engine.kv_blocks,
             kv_blocks_of_one=engine.kv_blocks_of_one,
-            kv_groups=model.kv_groups,
+            kv_groups=sum(charge.groups for charge in charges) or groups,
+            kv_charges=charges,
             kv_block_tokens=engine.kv_block_tokens,
             sequences=engine.sequences,
             encoder_budget_tokens=engine.encoder_tokens.value,

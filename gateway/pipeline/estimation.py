@@ -2,8 +2,9 @@
 
 import msgspec
 
-from gateway.domain.cost import MemoryView, RequestCost, encoder_memory, host_memory, kv_memory
+from gateway.domain.cost import RequestCost
 from gateway.domain.image import ImageAction, ImagePlan, Why
+from gateway.domain.memory_view import MemoryView, encoder_memory, host_memory, kv_memory
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.imaging.limits import job_bytes

@@ -189,6 +189,7 @@ def describe_engine(engine: Engine, report: EngineReport, most_kv_blocks: int | 
         # A request runs on one engine, however many share the load.
         engine.kv_blocks_of_one = min(engine.kv_blocks, (report.smallest_engine_blocks or report.num_gpu_blocks) - 1)
         engine.kv_block_tokens = report.block_size or engine.kv_block_tokens
+        engine.longest_request_blocks = report.longest_request_blocks
         engine.prefix_caching = report.enable_prefix_caching is not False
 
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.domain.cost import text_bounds
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImagePlan
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import ImageRef, VisionRequest
 from gateway.domain.resize import Preset, ResizePolicy, plan_images, shrink_to_context
+from gateway.domain.text_tokens import text_bounds
 from gateway.domain.trim import ContextRoom, TrimPlan, TrimPolicy, TrimReason, last_turn, plan_trim
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, UnservableImageError, VisionFamily
 from gateway.models.served import ServedModel

@@ -115,7 +115,7 @@ class Pricer:
         assert limits is not None, "a line that is priced has it"
         model = self._models.served(line.model)
         model.max_model_len = limits.max_model_len
-        model.kv_groups = model.kv_groups or limits.kv_groups
+        model.kv_groups, model.kv_charges = limits.kv_groups, limits.kv_charges
         engine.kv_block_tokens, engine.prefix_caching = limits.kv_block_tokens, limits.prefix_caching
         engine.kv_blocks, engine.kv_blocks_of_one = limits.kv_blocks, limits.kv_blocks_of_one
         if settings.kv_blocks is not None:

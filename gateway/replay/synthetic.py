@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from gateway.domain.cost import EngineLimits, template_tokens
+from gateway.domain.cost import EngineLimits
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat
 from gateway.domain.outcome import Outcome
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Bounds
+from gateway.domain.text_tokens import template_tokens
 from gateway.domain.vision.base import VisionFamily
 from gateway.replay.pace import Pace
 from gateway.telemetry.request_log import Picture, RequestRecord

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gateway.domain.cost import GROWTH_STEP_TOKENS
 from gateway.domain.decision import Decision, Refusal, Verdict
+from gateway.domain.growth import GROWTH_STEP_TOKENS
 from gateway.domain.outcome import Ending, Fate, Outcome
 from gateway.domain.output import most_output_tokens
 from gateway.domain.ticket import Ticket

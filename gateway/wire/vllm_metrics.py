@@ -5,7 +5,7 @@ Several engines (data parallel) are added up; their KV usage is the mean weighte
 of the whole pool. Names of releases before 0.10 are read too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -36,6 +36,7 @@ class EngineReport:
 
     `running` and `waiting` requests, `kv_usage` from 0 to 1, `preemptions` since the start, `num_gpu_blocks` summed,
     `smallest_engine_blocks` those of the engine that has the fewest, `block_size` in tokens, `engines` that reported.
+    `longest_request_blocks` is what the server takes one request of its whole context to need, over all KV groups.
     A server without a KV cache (pooling models) has no blocks. `generated_tokens` and `steps` of the engine are since
     the start, which was at `started_at` (seconds since 1970; vLLM with several API processes does not tell it).
     `rejections` at the limit of requests that the server itself has, if it has one.
@@ -48,6 +49,7 @@ class EngineReport:
     num_gpu_blocks: int | None = None
     smallest_engine_blocks: int | None = None
     block_size: int | None = None
+    longest_request_blocks: int | None = None
     enable_prefix_caching: bool | None = None
     engines: int = 0
     generated_tokens: int | None = None
@@ -71,6 +73,7 @@ def parse_metrics(text: str) -> EngineReport:
         num_gpu_blocks=_total(known_blocks),
         smallest_engine_blocks=min(known_blocks, default=None),
         block_size=_number(labels[0].get("block_size")) if labels else None,
+        longest_request_blocks=max(filter(None, map(_longest_request_blocks, labels)), default=None),
         enable_prefix_caching=_flag(labels[0].get("enable_prefix_caching")) if labels else None,
         engines=len(_by_engine(samples, _RUNNING)),
         generated_tokens=_sum(samples, _GENERATED),
@@ -127,6 +130,21 @@ def _blocks(label: str | None) -> int | None:
     """Without a KV cache vLLM reports its one null block (v1/core/kv_cache_utils.py): that is no pool."""
     count = _number(label)
     return None if count == 1 else count
+
+
+def _longest_request_blocks(labels: Mapping[str, str]) -> int | None:
+    """By these vLLM divides its blocks (v1/core/kv_cache_utils.py `get_max_concurrency_for_kv_cache_config`)."""
+    blocks, concurrency = _blocks(labels.get("num_gpu_blocks")), _ratio(labels.get("kv_cache_max_concurrency"))
+    return round(blocks / concurrency) or None if blocks and concurrency else None
+
+
+def _ratio(label: str | None) -> float | None:
+    """A number above 0; "None" where the server has not worked it out."""
+    try:
+        value = float(label or "")
+    except ValueError:
+        return None
+    return value if 0 < value <= _HIGHEST_COUNT else None
 
 
 def _flag(label: str | None) -> bool | None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from gateway.cli.check.findings import Asked, find, table_of
 from gateway.domain.cost import EngineLimits
+from gateway.domain.kv_layout import KvCharge
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.ledger.host_memory import GIB
@@ -157,7 +158,8 @@ def test_what_the_upstream_tells(upstream):
                     "max_image_tokens": 16_384,
                     "max_video_tokens": 384 * 16_384 + 3,
                     "kv_groups": 1,
-                    "kv_groups_source": "family",
+                    "kv_groups_source": "server",
+                    "is_kv_whole": False,
                     "price": "exact",
                     "numbers": said["upstreams"][0]["models"][0]["numbers"],
                     "troubles": [],
@@ -184,23 +186,38 @@ def test_what_is_not_known_is_said_with_what_it_means(upstream):
 
 
 @pytest.mark.parametrize(
-    ("family", "folder_groups", "told"),
+    ("family", "limits", "told"),
     [
-        ("qwen3_vl", None, (1, "family")),
-        ("qwen3_5", None, (None, "unknown")),
-        ("qwen3_5", 4, (4, "folder")),
-        ("qwen2_vl", 1, (1, "folder")),
+        ("qwen3_vl", EngineLimits(), (1, "family", False)),
+        ("qwen3_5", EngineLimits(), (None, "unknown", False)),
+        ("qwen3_5", EngineLimits(kv_groups=4), (4, "server", True)),
+        ("qwen2_vl", EngineLimits(kv_groups=1, kv_charges=(KvCharge(1, 16),)), (1, "server", False)),
     ],
 )
-def test_kv_groups_are_known_from_the_folder_or_the_family(monkeypatch, family, folder_groups, told):
-    monkeypatch.setattr(ModelTable, "limits", lambda *_: EngineLimits(kv_groups=folder_groups))
+def test_kv_groups_are_known_from_the_server_or_the_family(monkeypatch, family, limits, told):
+    monkeypatch.setattr(ModelTable, "limits", lambda *_: limits)
     loaded = load(flags={"models": f"[{{name: m, family: {family}}}]", "budget.kv_blocks": "100"})
     [upstream] = upstreams_of(loaded.settings)
     table = table_of(loaded.settings, upstream, models_of(loaded.settings), UpstreamState())
     findings = find(loaded, [Asked(UpstreamState(), table)], GIB)
     (model,) = findings.upstreams[0].models
-    assert (model.kv_groups, model.kv_groups_source) == told
+    assert (model.kv_groups, model.kv_groups_source, model.is_kv_whole) == told
     assert any("unknown layout" in sentence for sentence in findings.unknown) is (told[0] is None)
+    assert any("each is charged for all tokens" in sentence for sentence in findings.unknown) is told[2]
+
+
+def test_kv_groups_of_a_models_folder_are_checked_against_the_server(tmp_path):
+    """Gemma 3 with windows of 1,024 tokens behind a server whose engine has as many groups."""
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 12, "sliding_window": 1024}
+    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    emulated = EmulatorConfig.fast(model="gemma", sliding_window=1024, sliding_window_groups=5)
+    with running_emulator(emulated) as emulator:
+        said, result = found("--upstream", emulator.base_url, "--set", f"models=[{{name: gemma, folder: {tmp_path}}}]")
+    (model,) = said["upstreams"][0]["models"]
+    assert (model["kv_groups"], model["kv_groups_source"], model["is_kv_whole"]) == (6, "folder", False)
+    assert "blocks of 16 tokens, shared by the KV groups of a model" in result.stdout
 
 
 def test_what_the_operator_states_is_no_longer_unknown(upstream):

@@ -56,6 +56,7 @@ def test_every_option_arrives(served: Served) -> None:
         *("--num-gpu-blocks", "9", "--block-size", "128", "--max-num-seqs", "3", "--max-num-batched-tokens", "64"),
         *("--image-limit", "2", "--max-num-queued-reqs", "5", "--max-pixels", "802816", "--no-prefix-caching"),
         *("--enable-prompt-tokens-details", "--profile", "fast", "--step-cost", "2"),
+        *("--sliding-window", "128", "--sliding-window-groups", "3"),
     )
 
     assert served == [
@@ -71,6 +72,8 @@ def test_every_option_arrives(served: Served) -> None:
                 image_limit=2,
                 max_num_queued_reqs=5,
                 max_pixels=802_816,
+                sliding_window=128,
+                sliding_window_groups=3,
                 enable_prefix_caching=False,
                 enable_prompt_tokens_details=True,
             ),

@@ -2,21 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.cost import (
-    EngineLimits,
-    OutputGrowth,
-    encoder_memory,
-    estimate,
-    host_memory,
-    kv_blocks_needed,
-    kv_memory,
-    spare_served,
-    text_bounds,
-)
+from gateway.domain.cost import EngineLimits, estimate, kv_blocks_needed, spare_served
 from gateway.domain.geometry import Size
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.image import ImagePlan
+from gateway.domain.kv_layout import KvCharge
+from gateway.domain.memory_view import encoder_memory, host_memory, kv_memory
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.domain.request import VisionRequest
+from gateway.domain.text_tokens import text_bounds
 from gateway.domain.vision.base import BoundedTokens, ImageTokens
 from tests.support.costs import FAMILY, cost_of, request_with
 
@@ -42,6 +36,10 @@ class TestText:
         assert 0 <= lower <= expected <= upper
 
 
+WINDOWS = EngineLimits(kv_groups=7, kv_charges=(KvCharge(1, 16), KvCharge(6, 16, most_blocks=40, later_blocks=6)))
+"""One group of full attention, and six that hold 40 blocks while a prompt is computed and 6 from then on."""
+
+
 class TestKvBlocks:
     def test_a_single_answer_goes_on_in_the_last_block_of_its_prompt(self):
         assert kv_blocks_needed(33, 15, EngineLimits()) == 3
@@ -57,6 +55,15 @@ class TestKvBlocks:
         assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7)) == 7 * 4
         assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7), n=2) == 7 * (3 + 2 * 3)
 
+    def test_a_window_holds_no_more_than_it_can(self):
+        assert kv_blocks_needed(33, 17, WINDOWS) == 6 + 6 * 6
+        assert kv_blocks_needed(1_600, 17, WINDOWS) == 103 + 6 * 40
+        assert kv_blocks_needed(1_600, 17, WINDOWS, is_later=True) == 103 + 6 * 6
+
+    def test_each_answer_has_windows_of_its_own(self):
+        assert kv_blocks_needed(1_600, 17, WINDOWS, n=3) == 109 + 6 * 109
+        assert kv_blocks_needed(1_600, 17, WINDOWS, n=3, is_later=True) == 109 + 6 * 3 * 6
+
     def test_no_answer_no_block_for_it(self):
         assert kv_blocks_needed(32, 0, EngineLimits()) == 2
 
@@ -69,6 +76,28 @@ class TestKvBlocks:
         charged = kv_blocks_needed(sum(lengths), output, EngineLimits(kv_block_tokens=block), prompts=len(lengths))
         assert charged >= sum(-(-(length + output) // block) for length in lengths)
         assert len(lengths) > 1 or charged == -(-(lengths[0] + output) // block)
+
+
+class TestWindows:
+    def test_what_lies_before_the_windows_is_held_only_while_the_prompt_is_computed(self):
+        cost = cost_of(text=Bounds.exact(1_600), output_tokens=17, limits=WINDOWS)
+        assert cost.amounts.kv_blocks == 103 + 6 * 40
+        assert cost.prefill_kv_blocks == 6 * (40 - 6)
+
+    def test_a_prompt_within_the_window_holds_all_of_it(self):
+        assert cost_of(text=Bounds.exact(16), output_tokens=16, limits=WINDOWS).prefill_kv_blocks == 0
+        assert cost_of(text=Bounds.exact(1_600), output_tokens=17).prefill_kv_blocks == 0
+
+    def test_what_needs_no_engine_holds_nothing_before_windows(self):
+        assert cost_of(text=Bounds.exact(1_600), limits=WINDOWS, needs_engine=False).prefill_kv_blocks == 0
+
+    def test_a_full_window_does_not_grow_with_the_answer(self):
+        assert cost_of(text=Bounds.exact(1_600), limits=WINDOWS).growth.groups == 1
+        assert cost_of(text=Bounds.exact(16), output_tokens=16, limits=WINDOWS).growth.groups == 7
+
+    def test_the_pool_holds_tokens_beside_the_windows(self):
+        assert WINDOWS._replace(kv_blocks=6 * 40 + 100).kv_pool_tokens == 1_600
+        assert WINDOWS._replace(kv_blocks=70).kv_pool_tokens == 160
 
 
 class TestEstimate:

@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
-from gateway.domain.cost import EngineLimits, OutputGrowth, ceil_div, growth_room_blocks, kv_blocks_needed
+from gateway.domain.cost import EngineLimits, growth_room_blocks, kv_blocks_needed
 from gateway.domain.fit import Fit
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.holdings import Holdings
-from gateway.domain.quantities import Amounts, Capacity, Resource
+from gateway.domain.quantities import Amounts, Capacity, Resource, ceil_div
 from gateway.domain.ticket import Ticket
 from gateway.domain.unfolding import Unfolding
 

@@ -5,6 +5,7 @@ import pytest
 from gateway.domain.cost import EngineLimits, estimate
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
+from gateway.domain.kv_layout import KvCharge
 from gateway.domain.never_fits import find_misfit
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Bounds
@@ -105,6 +106,15 @@ class TestNeverFits:
         limits = EngineLimits(kv_blocks=10, kv_groups=7)
         assert cost_of(text=Bounds.exact(159), limits=limits).amounts.kv_blocks > 10
         assert_fits(cost_of(text=Bounds.exact(159), limits=limits), limits)
+
+    def test_groups_that_are_known_are_all_counted(self):
+        charges = (KvCharge(1, 16), KvCharge(6, 16, most_blocks=10, later_blocks=6))
+        limits = EngineLimits(kv_blocks=100, kv_groups=7, kv_charges=charges)
+        assert_fits(cost_of(text=Bounds.exact(639), limits=limits), limits)
+        error = refusal(cost_of(text=Bounds.exact(640), limits=limits), limits)
+        assert error.message.startswith(
+            "The request needs at least 101 KV blocks and the engine has 100 in all, which hold 640 tokens."
+        )
 
     def test_several_prompts_are_judged_by_their_mean(self):
         request = VisionRequest("m", prompts=4, prompt_token_ids=404)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.domain.cost import EngineLimits, OutputGrowth, kv_blocks_needed
+from gateway.domain.cost import EngineLimits, kv_blocks_needed
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.holdings import Holdings
 from gateway.domain.output import OutputReservation, ReservationRule
 from gateway.domain.quantities import Amounts, Capacity

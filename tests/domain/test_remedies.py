@@ -5,10 +5,11 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.cost import EngineLimits, RequestCost, ceil_div, estimate
+from gateway.domain.cost import EngineLimits, RequestCost, estimate
 from gateway.domain.geometry import Size
+from gateway.domain.kv_layout import KvCharge
 from gateway.domain.never_fits import find_misfit
-from gateway.domain.quantities import Bounds, Resource
+from gateway.domain.quantities import Bounds, Resource, ceil_div
 from gateway.domain.remedies import Remedies, Shortage, save_prompt_tokens, within_encoder, within_free
 from gateway.domain.vision.registry import family_for
 from tests.support.costs import UNKNOWN, cost_of, request_with
@@ -68,9 +69,10 @@ def test_images_are_brought_under_the_encoder_budget_each():
 
 
 class TestFreeAmounts:
-    @given(pictures, st.integers(1, 900), st.integers(1, 3), st.booleans(), st.integers(0, 600))
-    def test_kv_blocks(self, images, output_tokens, n, prefix_caching, free):
-        limits = EngineLimits(prefix_caching=prefix_caching)
+    @given(pictures, st.integers(1, 900), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 600))
+    def test_kv_blocks(self, images, output_tokens, n, prefix_caching, has_windows, free):
+        charges = (KvCharge(1, 16), KvCharge(5, 16, 40, 10)) if has_windows else ()
+        limits = EngineLimits(prefix_caching=prefix_caching, kv_charges=charges)
 
         def blocks(images, output_tokens=output_tokens, text=100):
             cost = priced(images, text=text, output_tokens=output_tokens, limits=limits, n=n)

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.cost import EngineLimits, OutputGrowth, ceil_div, kv_blocks_needed
+from gateway.domain.cost import EngineLimits, kv_blocks_needed
+from gateway.domain.growth import OutputGrowth
+from gateway.domain.quantities import ceil_div
 from gateway.domain.unfolding import Outlook, Unfolding
 
 BLOCK = 16

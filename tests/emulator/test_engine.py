@@ -313,7 +313,7 @@ def test_every_request_ends_in_order_and_every_block_returns(
         for one, place, _ in clock.engine.finish(step, clock.now):
             assert place == made[one], "tokens come in order, none twice"
             made[one] += 1
-        held = {block for one in clock.engine.running for block in one.blocks}
+        held = {block for one in clock.engine.running for table in one.tables._tables for block in table}
         assert len(held) == clock.engine.statistics().used_blocks
         assert clock.engine.statistics().held_encoder_tokens <= 16
     finished = [one for one in everything if not one.aborted]

@@ -3,8 +3,8 @@ import random
 
 import pytest
 
-from gateway.domain.cost import OutputGrowth
 from gateway.domain.errors import GatewayError
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Capacity, Resource
@@ -234,6 +234,17 @@ class TestLease:
         lease.close(Ending.DONE)
         assert held(gate) == (0, 0, 0, 0, 0, 0)
         assert clock.pending == []
+
+    async def test_the_first_event_frees_blocks_that_lie_before_the_windows(self, gate, clock):
+        lease = await gate.admit(ticket(clock, encoder=900, prefill_kv_blocks=6))
+        lease.sent(is_streamed=True)
+        lease.grow(64 + 16)
+        assert held(gate) == (14, 1, 900, 0, 0, 0)
+        for _ in range(2):
+            lease.first_event()
+            assert held(gate) == (8, 1, 0, 0, 0, 0)
+        lease.close(Ending.DONE)
+        assert held(gate) == (0, 0, 0, 0, 0, 0)
 
     async def test_what_the_first_event_frees_lets_waiters_in(self, gate, clock):
         lease = await gate.admit(ticket(clock, 1, encoder=900, pixels=MEGAPIXEL))

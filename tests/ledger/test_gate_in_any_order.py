@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.domain.cost import OutputGrowth
 from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.errors import GatewayError
 from gateway.domain.forecast import Forecast
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.outcome import Ending
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Resource

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.domain.cost import OutputGrowth
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.outcome import Ending
 from gateway.domain.output import OutputReservation
 from gateway.domain.quantities import Amounts, Capacity

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.domain.cost import OutputGrowth
 from gateway.domain.errors import GatewayError
 from gateway.domain.forecast import Forecast
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy

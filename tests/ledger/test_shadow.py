@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.domain.cost import OutputGrowth
 from gateway.domain.decision import Refusal, Verdict
 from gateway.domain.forecast import Forecast
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.outcome import Ending, Reason
 from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy

@@ -43,10 +43,17 @@ def test_without_groups_every_head_has_its_own_cache():
     assert (text.kv_heads, text.head_size) == (32, 80)
 
 
-def test_layers_of_several_kinds_have_no_single_cost():
-    assert parse_model(with_text(layer_types=["full_attention"] * 36), None, None).text.kv_bytes_per_token == 147456
-    mixed = ["linear_attention", "full_attention"] * 18
-    assert parse_model(with_text(layer_types=mixed), None, None).text.kv_bytes_per_token is None
+def test_layers_of_several_kinds_make_groups():
+    alike = parse_model(with_text(layer_types=["full_attention"] * 36), None, None).text
+    assert (alike.kv_bytes_per_token, alike.kv_groups) == (147456, 1)
+    windows = ["full_attention", *["sliding_attention"] * 5] * 6
+    mixed = parse_model(with_text(layer_types=windows, sliding_window=1024), None, None).text
+    assert (mixed.kv_bytes_per_token, mixed.kv_groups) == (147456, 6)
+
+
+def test_layers_of_an_unknown_kind_have_no_cost():
+    text = parse_model(with_text(layer_types=["hybrid"] * 36), None, None).text
+    assert (text.kv_bytes_per_token, text.kv_groups) == (None, None)
 
 
 def test_an_architecture_not_known_here_has_no_family():
@@ -66,13 +73,13 @@ def test_models_nest_the_language_model_in_their_own_way(key):
     assert parse_model(config, None, None).text.layers == 36
 
 
-def test_what_the_file_leaves_to_the_models_class_is_unknown():
-    gemma = {
-        "architectures": ["Gemma3ForConditionalGeneration"],
-        "text_config": {"hidden_size": 2560, "num_hidden_layers": 34},
-    }
+def test_what_the_file_leaves_out_is_what_the_models_class_assumes_where_that_is_known():
+    text = {"hidden_size": 2560, "num_hidden_layers": 34}
+    gemma = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
     files = parse_model(gemma, None, None)
     assert (files.family_name, files.text, files.embedding_bytes) == ("gemma3", None, None)
+    files = parse_model(gemma | {"text_config": text | {"model_type": "gemma3_text"}}, None, None)
+    assert (files.text.kv_heads, files.text.kv_groups, files.embedding_bytes) == (4, 7, 2 * 2560)
 
 
 def test_families_read_the_image_processor_first_and_config_json_last():
@@ -110,6 +117,7 @@ def test_a_nested_image_processor_wins_over_the_older_file():
             "config.json: deepstack_visual_indexes must be a list, not 3",
         ),
         (with_text(head_dim=-1), None, "config.json: head_dim .* not -1"),
+        (with_text(layer_types=["full_attention"]), None, "config.json: layer_types must have an entry for each of 36"),
         (QWEN3_VL_4B, {"image_processor": 5}, "processor_config.json: image_processor must be an object, not 5"),
     ],
 )

@@ -1,6 +1,9 @@
 """What a name that the upstream lists is priced by."""
 
+import pytest
+
 from gateway.domain.calibration import Calibration, CalibrationState
+from gateway.domain.kv_layout import Kind, KvCharge, Layer, group_layers
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.vision.one_of import OneOf
 from gateway.domain.vision.registry import family_for
@@ -8,8 +11,9 @@ from gateway.domain.vision.sources import Number
 from gateway.models.configure import configured_model
 from gateway.models.identity import FoundFiles
 from gateway.models.processor_config import parse_model
-from gateway.models.served import Engine, FamilySource, ModelTable, Origin, Wanted
+from gateway.models.served import Engine, FamilySource, ModelTable, Origin, ServedModel, Wanted
 
+GEMMA = group_layers([Layer(Kind.FULL, 0, 4)] * 5 + [Layer(Kind.SLIDING, 1024, 4)] * 29)
 PATCH = Number("patch_size", 16, "published")
 
 
@@ -237,3 +241,27 @@ class TestCalibrationAndFiles:
         model.calibrated(Calibration(CalibrationState.DISAGREES, family=bounds))
         assert (model.family, model.uncalibrated.family.max_pixels) == (bounds, 802_816)
         assert (model.family_source, model.is_assumed) == (FamilySource.CACHE, False)
+
+
+def limits(longest_request_blocks, **model):
+    table = ModelTable([ServedModel("gemma", family_for("gemma3", None), **model)], Engine(*[LearnedLimit()] * 2))
+    table.listed({"gemma": 8192})
+    table.engine.longest_request_blocks = longest_request_blocks
+    return table.limits(table.served("gemma"))
+
+
+@pytest.mark.parametrize(
+    ("told", "model", "groups", "charges"),
+    [
+        (None, {}, None, ()),
+        (512, {}, 1, (KvCharge(1, 16),)),
+        (1700, {}, None, ()),
+        (None, {"kv_layout": GEMMA}, 7, ()),
+        (512, {"kv_layout": GEMMA}, 1, (KvCharge(1, 16),)),
+        (512 + 6 * 193, {"kv_layout": GEMMA}, 7, (KvCharge(1, 16), KvCharge(6, 16, 193, 66))),
+        (512, {"kv_charges": (KvCharge(2, 16),)}, 2, (KvCharge(2, 16),)),
+    ],
+)
+def test_kv_groups_are_charged_by_the_files_and_by_what_the_server_tells(told, model, groups, charges):
+    known = limits(told, **model)
+    assert (known.kv_groups, known.kv_charges) == (groups, charges)

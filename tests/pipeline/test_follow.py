@@ -94,9 +94,14 @@ async def test_without_any_name_a_request_is_priced_by_the_guess(looks):
 
 
 async def test_kv_blocks_less_vllms_own_and_the_head_room(looks):
-    looks.see(EngineReport(num_gpu_blocks=1001, block_size=32, engines=1, enable_prefix_caching=False))
+    looks.see(
+        EngineReport(
+            num_gpu_blocks=1001, block_size=32, engines=1, enable_prefix_caching=False, longest_request_blocks=77
+        )
+    )
     engine = looks.table.engine
     assert (engine.kv_blocks, engine.kv_block_tokens, engine.prefix_caching) == (1000, 32, False)
+    assert engine.longest_request_blocks == 77
     assert looks.capacity(Resource.KV_BLOCKS) == 950
 
 

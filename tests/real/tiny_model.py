@@ -1,5 +1,7 @@
 """Writes a model folder that vLLM serves on a CPU with random weights: a very small Qwen2.5-VL.
 
+Other families: tiny_families.py.
+
 Real: architecture and processor names, patch and merge sizes, pixel limits, special tokens, the ChatML layout with
 tools. Small: layers, widths, vocabulary. The tokenizer has merges, so text tokens are not bytes and only a reader of
 `tokenizer.json` can count them.
@@ -7,6 +9,7 @@ tools. Small: layers, widths, vocabulary. The tokenizer has merges, so text toke
 
 import json
 import pathlib
+from collections.abc import Mapping, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -82,23 +85,30 @@ CHAT_TEMPLATE = """\
 def write(folder: pathlib.Path, *, layers: int = 2, hidden: int = 64) -> None:
     """Fill `folder`. More layers and a greater width (an even number) make a slower model, for tests of waiting."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer()
+    tokenizer = make_tokenizer(SPECIAL_TOKENS)
     tokenizer.save(str(folder / "tokenizer.json"))
     files = {
         "config.json": _config(tokenizer, layers=layers, hidden=hidden),
         "preprocessor_config.json": _processor_config(),
-        "tokenizer_config.json": _tokenizer_config(tokenizer),
+        "tokenizer_config.json": tokenizer_config(
+            tokenizer, SPECIAL_TOKENS, processor_class="Qwen2_5_VLProcessor", eos=END_OF_TURN, pad=END_OF_TEXT
+        ),
         "generation_config.json": {
             "eos_token_id": [tokenizer.token_to_id(END_OF_TURN), tokenizer.token_to_id(END_OF_TEXT)],
             "pad_token_id": tokenizer.token_to_id(END_OF_TEXT),
         },
     }
+    write_files(folder, files, CHAT_TEMPLATE)
+
+
+def write_files(folder: pathlib.Path, files: Mapping[str, object], chat_template: str) -> None:
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n")
-    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    (folder / "chat_template.jinja").write_text(chat_template)
 
 
-def _tokenizer() -> Tokenizer:
+def make_tokenizer(special_tokens: Sequence[str], plain_tokens: Sequence[str] = ()) -> Tokenizer:
+    """`plain_tokens` stand for themselves in texts too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -113,23 +123,32 @@ def _tokenizer() -> Tokenizer:
         CORPUS.splitlines(),
         trainers.BpeTrainer(vocab_size=504, min_frequency=1, initial_alphabet=alphabet, show_progress=False),
     )
-    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special_tokens])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in plain_tokens])
     return tokenizer
 
 
-def _tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
+def tokenizer_config(
+    tokenizer: Tokenizer,
+    special_tokens: Sequence[str],
+    *,
+    processor_class: str,
+    eos: str,
+    pad: str,
+    bos: str | None = None,
+) -> dict[str, object]:
     flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "processor_class": "Qwen2_5_VLProcessor",
+        "processor_class": processor_class,
         "model_max_length": 131072,
         "clean_up_tokenization_spaces": False,
-        "bos_token": None,
-        "eos_token": END_OF_TURN,
-        "pad_token": END_OF_TEXT,
+        "bos_token": bos,
+        "eos_token": eos,
+        "pad_token": pad,
         "unk_token": None,
         "added_tokens_decoder": {
-            str(tokenizer.token_to_id(token)): {"content": token, **flags} for token in SPECIAL_TOKENS
+            str(tokenizer.token_to_id(token)): {"content": token, **flags} for token in special_tokens
         },
     }
 

@@ -19,6 +19,8 @@ from tests.support.processes import free_port
 
 START_SECONDS = 300
 
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+
 WORKAROUNDS = pathlib.Path(__file__).with_name("workarounds")
 ENVIRONMENT = {
     "PYTHONPATH": str(WORKAROUNDS),
@@ -51,7 +53,7 @@ def running(
     max_model_len: int = 32768,
     sequences: int = 8,
     kv_blocks: int | None = None,
-    more: Sequence[str] = (),
+    more: Sequence[str] = TOOLS,
 ) -> Iterator[RunningVllm]:
     """Serve `model_folder` with the interpreter `python` and `more` arguments; the log goes into `work`. A block is 128
     tokens.
@@ -64,8 +66,8 @@ def running(
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(max_model_len), "--max-num-seqs", str(sequences)),
         *("--limit-mm-per-prompt", json.dumps({"image": images, "video": videos})),
-        *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--enforce-eager", "--skip-mm-profiling", "--enable-prompt-tokens-details"),
+        *more,
     ]
     if kv_blocks:
         arguments += ["--num-gpu-blocks-override", str(kv_blocks)]

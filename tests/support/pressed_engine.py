@@ -7,7 +7,7 @@ from array import array
 from dataclasses import dataclass
 
 from gateway.domain.ceiling import Ceiling, Look
-from gateway.domain.cost import OutputGrowth
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.holdings import Holdings
 from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.emulator.config import EmulatorConfig

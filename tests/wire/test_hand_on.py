@@ -5,7 +5,8 @@ from math import inf
 
 import pytest
 
-from gateway.domain.cost import OutputGrowth, RequestCost
+from gateway.domain.cost import RequestCost
+from gateway.domain.growth import OutputGrowth
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Bounds
 from gateway.wire.hand_on import Carried, HandOn, Known, own_headers

@@ -19,6 +19,7 @@ def test_the_text_of_vllm_0_32():
         num_gpu_blocks=32768,
         smallest_engine_blocks=32768,
         block_size=128,
+        longest_request_blocks=256,
         enable_prefix_caching=True,
         engines=1,
         generated_tokens=32,
@@ -82,6 +83,23 @@ def test_settings_that_vllm_does_not_know():
 def test_the_one_null_block_of_a_model_without_cache_is_no_pool():
     report = parse_metrics('vllm:cache_config_info{num_gpu_blocks="1",block_size="16"} 1\n')
     assert (report.num_gpu_blocks, report.smallest_engine_blocks) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "longest"),
+    [
+        ("1.391304347826087", 1150),
+        ("3.0", 533),
+        ("None", None),
+        ("0", None),
+        ("nan", None),
+        ("inf", None),
+        ("1e9", None),
+    ],
+)
+def test_how_often_the_context_fits_says_what_one_request_of_it_needs(concurrency, longest):
+    labels = f'num_gpu_blocks="1600",kv_cache_max_concurrency="{concurrency}"'
+    assert parse_metrics(f"vllm:cache_config_info{{{labels}}} 1\n").longest_request_blocks == longest
 
 
 @pytest.mark.parametrize("number", ["NaN", "+Inf", "-Inf", "-1", "1e300", "9" * 400, "9" * 5000])

@@ -186,7 +186,7 @@ def _found(loaded: Loaded, upstream: UpstreamPolicy, asked: Asked) -> UpstreamFo
         models=[
             describe_model(
                 model,
-                table.limits(model).kv_groups,
+                table.limits(model),
                 troubles.get(model.name, ()),
                 is_served=model.name in served_names,
                 max_frames=max_frames,
@@ -278,6 +278,11 @@ def _unknown_at(upstream: UpstreamFound) -> Iterator[str]:
             yield (
                 f"{model.name}: unknown layout of KV groups, and its layers may be of several kinds; a request is "
                 "charged as for one group of full attention. Set its folder (models[].folder)."
+            )
+        if engine.kv_blocks is not None and model.is_kv_whole:
+            yield (
+                f"{model.name}: some of its {model.kv_groups} KV groups hold a window only, but how much of a prompt, "
+                "the server does not tell, or not what its files say; each is charged for all tokens."
             )
 
 

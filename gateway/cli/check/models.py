@@ -5,6 +5,7 @@ each. As values; no printing here.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from gateway.domain.cost import EngineLimits
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import UnservableImageError, VisionFamily
 from gateway.domain.vision.sources import Number
@@ -24,6 +25,7 @@ _SAMPLES = (Size(224, 224), Size(1024, 1024), Size(1920, 1080), Size(600, 2400))
 @dataclass(frozen=True, slots=True)
 class ModelFound:
     """One model that clients may name. `kv_groups` None: its layers may be of several kinds, in an unknown layout.
+    `is_kv_whole`: each of several groups is charged for all tokens, as what it holds of them is not known.
 
     `max_video_tokens` None: nothing bounds what a video costs. `price` of images is exact or bounds, `numbers` are what
     it depends on, each with its source, and `troubles` what was in the way of the model's own files.
@@ -39,6 +41,7 @@ class ModelFound:
     max_video_tokens: int | None
     kv_groups: int | None
     kv_groups_source: str
+    is_kv_whole: bool
     price: str
     numbers: tuple[Number, ...]
     troubles: tuple[str, ...]
@@ -56,10 +59,10 @@ def look_for_files(table: ModelTable, places: Places) -> dict[str, tuple[str, ..
 
 
 def describe_model(
-    model: ServedModel, kv_groups: int | None, troubles: Sequence[str], *, is_served: bool, max_frames: int
+    model: ServedModel, limits: EngineLimits, troubles: Sequence[str], *, is_served: bool, max_frames: int
 ) -> ModelFound:
-    """`kv_groups` as its files tell; `max_frames` are the most that vLLM takes of a video."""
-    known_groups, kv_groups_source = _kv_groups(model, kv_groups)
+    """`max_frames` are the most that vLLM takes of a video."""
+    kv_groups, kv_groups_source = _kv_groups(model, limits)
     return ModelFound(
         name=model.name,
         is_served=is_served,
@@ -69,8 +72,9 @@ def describe_model(
         is_text_exact=model.exact_text is not None,
         max_image_tokens=model.family.max_image_tokens,
         max_video_tokens=None if model.video is None else model.video.most_prompt_tokens(max_frames),
-        kv_groups=known_groups,
+        kv_groups=kv_groups,
         kv_groups_source=kv_groups_source,
+        is_kv_whole=(kv_groups or 1) > 1 and not limits.kv_charges,
         price=EXACT if all(_is_exact(model.family, size) for size in _SAMPLES) else BOUNDS,
         numbers=(*model.numbers, *_numbers_of_videos(model)),
         troubles=tuple(troubles),
@@ -111,10 +115,12 @@ def _is_exact(family: VisionFamily, size: Size) -> bool:
         return True
 
 
-def _kv_groups(model: ServedModel, of_files: int | None) -> tuple[int | None, str]:
-    """How many groups of layers need KV blocks of their own, and what says so."""
-    if of_files is not None:
-        return of_files, "folder" if model.said.folder else "files"
+def _kv_groups(model: ServedModel, limits: EngineLimits) -> tuple[int | None, str]:
+    """How many groups of layers need KV blocks of their own, and what says so: the server has the last word."""
+    groups, layout = limits.kv_groups, model.kv_layout
+    if groups is not None:
+        files = "folder" if model.said.folder else "files"
+        return groups, files if layout is not None and len(layout.groups) == groups else "server"
     if not model.is_assumed and model.family.name in _FULL_ATTENTION_FAMILIES:
         return 1, "family"
     return None, "unknown"

@@ -98,7 +98,9 @@ def _print_upstream(console: Console, upstream: UpstreamFound) -> None:
         console.print(f"\nUpstream {where}{given} does not answer: {state.trouble}", markup=False)
     if engine.kv_blocks is not None:
         tokens = engine.kv_blocks * engine.kv_block_tokens
-        console.print(f"KV pool: {engine.kv_blocks:,} blocks of {engine.kv_block_tokens} tokens = {tokens:,} tokens")
+        has_groups = any((model.kv_groups or 1) > 1 for model in upstream.models)
+        whole = ", shared by the KV groups of a model" if has_groups else f" = {tokens:,} tokens"
+        console.print(f"KV pool: {engine.kv_blocks:,} blocks of {engine.kv_block_tokens} tokens{whole}")
     if state.report is not None:
         console.print(f"Prefix caching: {'on' if engine.prefix_caching else 'off'}")
     if upstream.models:
