@@ -89,7 +89,7 @@ class BlockTables:
         self._known = prefix.length
         for table, blocks in zip(self._tables, prefix.blocks, strict=True):
             self._pool.share(blocks)
-            table[:] = [None] * (prefix.length - len(blocks)) + blocks
+            table[:] = [*[None] * (prefix.length - len(blocks)), *blocks]
 
     def let_go(self, computed: int) -> None:
         """Give back what no later token looks at."""
