@@ -244,7 +244,7 @@ def judge(family: VisionFamily | None, answers: Sequence[Answer], way: str = "")
     if not candidates and (most := _maximum(compared)) is not None:
         return Calibration(CalibrationState.DISAGREES, way, compared, most_tokens=most)
     names = tuple(str(each) for each in candidates)
-    bounds = _doubted(family, [each.family for each in candidates], compared)
+    bounds = _doubted(family, _distinct(each.family for each in candidates), compared)
     return Calibration(CalibrationState.DISAGREES, way, compared, names, family=bounds)
 
 
@@ -254,19 +254,20 @@ def _identified(answers: Sequence[Answer], way: str) -> Calibration:
     if not candidates:
         return Calibration(CalibrationState.UNKNOWN, way, compared, tuple(_nearest(answers)), family=_bounds(answers))
     names, first = tuple(str(each) for each in candidates), candidates[0]
-    families = tuple(each.family for each in candidates)
-    is_one = len({_signature(family, _COMMON_SIZES) for family in families}) == 1
-    if not is_one:
-        bounds = OneOf(" or ".join(dict.fromkeys(each.name for each in families)), families, families)
+    families = _distinct(each.family for each in candidates)
+    if len({_signature(family, _COMMON_SIZES) for family in families}) > 1:
+        bounds = OneOf(" or ".join(dict.fromkeys(each.family.name for each in candidates)), families, families)
         return Calibration(CalibrationState.SEVERAL, way, compared, names, family=bounds)
     predictions = _predictions(first.family, answers)
-    written = fit(predictions, answers, first.family.markers).written
     # Beyond what is common they may differ (in their greatest area), and there the price is a bound.
-    is_same = len({_signature(family, _RARE_SIZES) for family in families}) == 1
-    found = first.family if is_same else OneOf(first.family.name, families, families)
-    compared = _compared(predictions, answers)
     return Calibration(
-        CalibrationState.FOUND, way, compared, names, written=written, family=found, numbers=first.numbers
+        CalibrationState.FOUND,
+        way,
+        _compared(predictions, answers),
+        names,
+        written=fit(predictions, answers, first.family.markers).written,
+        family=first.family if len(families) == 1 else OneOf(first.family.name, families, families),
+        numbers=first.numbers,
     )
 
 
@@ -356,6 +357,14 @@ def _written(compared: Sequence[Compared], markers: int) -> int | None:
 
 def _predictions(family: VisionFamily, answers: Iterable[Answer]) -> tuple[Range | None, ...]:
     return tuple(predicted(family, answer.size) for answer in answers)
+
+
+def _distinct(families: Iterable[VisionFamily]) -> tuple[VisionFamily, ...]:
+    """One of each arithmetic, the first."""
+    of_each: dict[tuple[Range | None, ...], VisionFamily] = {}
+    for family in families:
+        of_each.setdefault(_signature(family, (*_COMMON_SIZES, *_RARE_SIZES)), family)
+    return tuple(of_each.values())
 
 
 def _signature(family: VisionFamily, sizes: Iterable[Size]) -> tuple[Range | None, ...]:

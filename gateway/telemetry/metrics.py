@@ -335,8 +335,8 @@ class Metrics:
             yield _family(declared.BUILD_INFO, {self._build: 1})
 
     def _at_zero(self, declaration: Declaration) -> Reading:
-        of_the_operator = {declared.UPSTREAM: self._upstreams}
-        values = [label.values or of_the_operator.get(label, ()) for label in declaration.labels]
+        at_run_time = {declared.UPSTREAM: self._upstreams, declared.MODEL: sorted(self._models)}
+        values = [label.values or at_run_time.get(label, ()) for label in declaration.labels]
         return dict.fromkeys(product(*values), 0.0) if values else 0.0
 
     def _models_without_series(self) -> int:
