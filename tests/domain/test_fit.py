@@ -101,6 +101,7 @@ def test_answers_are_looked_at_again_after_a_while_and_when_something_was_given_
     fit.overlap_blocks(1.06)
     assert len(looks) == 2
     holdings.give_back(Amounts(6))
+    fit.given_back()
     assert fit.overlap_blocks(1.06) == 0
     assert len(looks) == 3
 
@@ -131,5 +132,6 @@ def test_a_pool_with_answers_of_known_lengths_is_never_overrun_and_holds_more_th
         for answer in [answer for answer in running if answer[4] == answer[1]]:
             running.remove(answer)
             holdings.give_back(Amounts(answer[2]))
+            fit.given_back()
     assert most_used <= pool
     assert sum(at_once) > 1.1 * sum(by_sum)
