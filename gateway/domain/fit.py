@@ -86,11 +86,11 @@ class Fit:
             self._budget.grow(ticket.amounts)
         return short
 
-    def overlap_blocks(self, now: float) -> int:
+    def overlap_blocks(self) -> int:
         """Of the blocks held, those that will not be needed at once."""
         if self.growth_room_blocks is None:
             return 0
-        outlook = self._look(now)
+        outlook = Outlook(self._running())
         return max(0, outlook.held_blocks - outlook.most_blocks())
 
     def _fits_in_time(self, ticket: Ticket, blocks: int, now: float, growth_room_blocks: int) -> bool:
