@@ -299,6 +299,8 @@ class Admission:
     def give_back(self, amounts: Amounts) -> None:
         """An admitted request needs these no more; `tick` then lets waiters in."""
         self._budget.give_back(amounts)
+        if amounts.kv_blocks:
+            self._fit.given_back()
 
     def statistics(self, now: float) -> AdmissionStatistics:
         return AdmissionStatistics(

@@ -86,11 +86,11 @@ class Fit:
             self._budget.grow(ticket.amounts)
         return short
 
-    def overlap_blocks(self, now: float) -> int:
+    def overlap_blocks(self) -> int:
         """Of the blocks held, those that will not be needed at once."""
         if self.growth_room_blocks is None:
             return 0
-        outlook = self._look(now)
+        outlook = Outlook(self._running())
         return max(0, outlook.held_blocks - outlook.most_blocks())
 
     def _fits_in_time(self, ticket: Ticket, blocks: int, now: float, growth_room_blocks: int) -> bool:
@@ -106,8 +106,11 @@ class Fit:
         spared_blocks = int(_SPARED_SHARE * bounded_share * growth_room_blocks)
         return most_blocks <= capacity + spared_blocks
 
+    def given_back(self) -> None:
+        """Some answer has ended: what was seen of it is over."""
+        self._looked_at = -inf
+
     def _look(self, now: float) -> Outlook:
-        is_held = self._outlook.held_blocks <= self._budget.held(Resource.KV_BLOCKS)
-        if not is_held or not self._looked_at <= now < self._looked_at + _KEPT_SECONDS:
+        if not self._looked_at <= now < self._looked_at + _KEPT_SECONDS:
             self._outlook, self._looked_at = Outlook(self._running()), now
         return self._outlook

@@ -307,7 +307,7 @@ class Gate:
         )
 
     def _holdings(self) -> HoldingsStatistics:
-        return replace(self._ledger.statistics(), overlap_blocks=self._fit.overlap_blocks(self._clock()))
+        return replace(self._ledger.statistics(), overlap_blocks=self._fit.overlap_blocks())
 
     def _unfolding(self) -> list[Unfolding]:
         return [lease.unfolding() for lease in self._open]

@@ -33,7 +33,7 @@ class Lease:
         "_generated_tokens",
         "_grown_blocks",
         "_held",
-        "_is_streamed",
+        "_is_hidden",
         "_pixels_in_sight",
         "_sent_at",
         "_ticket",
@@ -48,7 +48,7 @@ class Lease:
         self._pixels_in_sight = 0
         self._behind_tokens = 0
         self._generated_tokens = 0
-        self._is_streamed = False
+        self._is_hidden = False
         self._sent_at: float | None = None
         self._first_event_at: float | None = None
         self._front_timer: Timer | None = None
@@ -66,9 +66,11 @@ class Lease:
     def unfolding(self) -> Unfolding:
         """What its answers have yet to take. Of one that is not streamed nobody sees how far it is."""
         blocks, lengths, growth = self.held.kv_blocks, self._ticket.lengths, self._ticket.growth
-        if not self._is_streamed:
+        if self._is_hidden:
             return Unfolding(blocks, blocks)
-        generated = self._generated_tokens + _UNSEEN_TOKENS * growth.answers
+        generated = self._generated_tokens
+        if generated:
+            generated += _UNSEEN_TOKENS * growth.answers
         return growth.from_now(blocks, generated, lengths.reached_tokens(generated // growth.answers) if lengths else 0)
 
     def sent(self, *, is_streamed: bool) -> None:
@@ -78,7 +80,7 @@ class Lease:
         is in the way of texts. Any other answer shows nothing: it counts as through once it should be, by the learned
         paces, and is in nobody's way.
         """
-        self._is_streamed = is_streamed
+        self._is_hidden = not is_streamed
         pixels = self._ticket.amounts.preprocess_pixels
         delay = self._gate.preprocessing_started(pixels) if pixels else 0.0
         if is_streamed:

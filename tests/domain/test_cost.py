@@ -214,9 +214,9 @@ class TestMemory:
     def test_kv(self):
         cost = cost_of(text=Bounds.exact(160), limits=self.LIMITS)
         memory = kv_memory(cost, self.LIMITS, kv_bytes_per_token=57_344)
-        assert memory.bytes == 12 * 16 * 57_344
-        assert memory.mebibytes == pytest.approx(10.5)
-        assert memory.share == 0.12
+        assert memory.bytes == 11 * 16 * 57_344
+        assert memory.mebibytes == pytest.approx(9.625)
+        assert memory.share == 0.11
 
     def test_encoder_counts_images_lately_served_too(self):
         cost = spare_served(cost_of(Size(400, 300), limits=self.LIMITS), [True])

@@ -35,12 +35,12 @@ def test_what_is_short_waits_and_is_told_what_would_fit():
         ahead=4,
         expected_wait_seconds=2.5,
         longest_wait_seconds=20.0,
-        shortage=Shortage("kv_blocks", 18, 15, 95),
+        shortage=Shortage("kv_blocks", 17, 15, 95),
         remedies=Remedies(
-            sizes=(("messages[0].content[0].image_url.url", Size(700, 700)),),
+            sizes=(("messages[0].content[0].image_url.url", Size(800, 800)),),
             oldest_images=1,
             last_param="messages[0].content[0].image_url.url",
-            max_tokens=16,
+            max_tokens=38,
         ),
     )
 
@@ -55,7 +55,7 @@ def test_what_is_overcommitted_has_nothing_free():
     seen = foresee(
         Prospect(Verdict.WAITING, Resource.KV_BLOCKS), COST, LIMITS, FAMILY, full, POLICY, longest_wait_seconds=20.0
     )
-    assert seen.shortage == Shortage("kv_blocks", 18, 0, 95)
+    assert seen.shortage == Shortage("kv_blocks", 17, 0, 95)
 
 
 def test_a_refusal_carries_its_error_and_what_would_have_fitted():

@@ -96,12 +96,12 @@ class TestLevelsOfService:
 
 class TestTheEngine:
     def test_an_answer_that_outgrows_its_place_keeps_others_out(self, replay):
-        """Each begins with 12 of 48 blocks; after five seconds the long one has grown to 40."""
+        """Each begins with 10 of 48 blocks; after six seconds the long one has grown to 42."""
         long = line(0.0, max_tokens=None, actual_output_tokens=900, total_ms=10_000.0)
         short = line(0.0, max_tokens=None, actual_output_tokens=1, total_ms=10_000.0)
         for first, fate in ((long, Fate.QUEUED), (short, Fate.ADMITTED)):
-            ended = replay([first, line(5.0)], budget={"kv_blocks": 50}, output_reservation="none")
-            assert ended[5.0].fate is fate
+            ended = replay([first, line(6.0)], budget={"kv_blocks": 50}, output_reservation="none")
+            assert ended[6.0].fate is fate
 
     def test_first_events_free_the_way_for_pictures(self, replay):
         """Each takes all of what may be preprocessed at once."""
