@@ -5,6 +5,7 @@ shares no code with the gateway.
 """
 
 import json
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -50,21 +51,27 @@ def media_of_part(part):
         return None
     if uuid is None and kind in MEDIA_TYPES:
         value = part[kind if kind != "input_image" else "image_url"]
-        return ("image", value["url"] if kind == "image_url" and isinstance(value, dict) else value)
+        return ("image" if "image" in kind else kind, _inside(kind, value))
     if uuid is None and kind is not None:
         raise ValueError(kind)
     for key in KEY_ORDER:
         if key in part:
             value = part[key]
-            value = value.get("url") if isinstance(value, dict) else value
-            return ("image" if key == "image_url" else key, value)
+            return ("image" if key == "image_url" else key, _inside(key, value))
     if "tool_reference" in part:
         return None
     raise ValueError("no type")
 
 
+def _inside(key, value):
+    """Of an object the string in it."""
+    if not isinstance(value, dict):
+        return value
+    return value.get("data" if key == "input_audio" else "url")
+
+
 def reference(body):
-    """Media in order, and the fields that decide the cost, as vLLM reads them."""
+    """Media in order, images first, and the fields that decide the cost, as vLLM reads them."""
     parsed = json.loads(body)
     media = []
     for message in parsed["messages"]:
@@ -72,6 +79,7 @@ def reference(body):
         for part in content if isinstance(content, list) else []:
             found = media_of_part(part)
             media += [found] if found else []
+    media = [each for each in media if each[0] == "image"] + [each for each in media if each[0] != "image"]
     limit = parsed.get("max_completion_tokens")
     limit = parsed.get("max_tokens") if limit is None else limit
     n = parsed.get("n")
@@ -93,12 +101,22 @@ def as_gateway_reads(body):
             raise
         return None
     return {
-        "media": [("image", json.loads(body[slice(*ref.url)])) for ref in request.images],
+        "media": [("image", json.loads(body[slice(*ref.url)])) for ref in request.images]
+        + [_at(json.loads(body), ref) for ref in request.media],
         "max_tokens": request.max_tokens,
         "n": request.n,
         "stream": request.stream,
         "model": request.model,
     }
+
+
+def _at(parsed, ref):
+    """The key and what stands where the gateway says that it is."""
+    value, key = parsed, ""
+    for name in re.findall(r"\w+", ref.param):
+        value = value[int(name) if name.isdigit() else name]
+        key = name if name.startswith(ref.kind) or name == "input_audio" else key
+    return key, value
 
 
 def chat(part, fields=""):
@@ -216,7 +234,10 @@ def test_what_neither_reads(name):
 
 
 json_values = st.sampled_from(
-    [None, True, 0, 5, "", "u", URL, OTHER, "https://h/i.png", {"url": URL}, {"url": None}, {"url": 7}, {}, [URL]]
+    [
+        *(None, True, 0, 5, "", "u", URL, OTHER, "https://h/i.png", {"url": URL}, {"url": None}, {"url": 7}, {}, [URL]),
+        *({"url": "https://h/v.mp4"}, {"data": "AAAA"}, {"url": "file:///etc/passwd"}),
+    ]
 )
 part_keys = st.sampled_from(
     [
@@ -233,6 +254,8 @@ part_keys = st.sampled_from(
         "refusal",
         "thinking",
         "video_url",
+        "video_url",
+        "audio_url",
         "image_embeds",
         "input_audio",
         "prompt_embeds",
@@ -268,7 +291,7 @@ def spelled_parts(draw):
 
 @st.composite
 def valid_parts(draw):
-    kind = draw(st.sampled_from(["text", "image", "bare image", "untyped"]))
+    kind = draw(st.sampled_from(["text", "image", "bare image", "untyped", "video", "audio"]))
     url = draw(spelled(draw(st.sampled_from([URL, OTHER]))))
     uuid = draw(st.sampled_from(["", ',"uuid":"u"', ',"uuid":null']))
     return {
@@ -276,6 +299,8 @@ def valid_parts(draw):
         "image": f'{{{draw(spelled("type"))}:"image_url",{draw(spelled("image_url"))}:{{"url":{url}}}{uuid}}}',
         "bare image": f'{{"type":"image_url","image_url":{url}{uuid}}}',
         "untyped": f'{{"image_url":{url}{uuid}}}',
+        "video": f'{{{draw(spelled("type"))}:"video_url",{draw(spelled("video_url"))}:{{"url":{url}}}{uuid}}}',
+        "audio": f'{{"type":"input_audio","input_audio":{{"data":{url},"format":"wav"}}{uuid}}}',
     }[kind]
 
 
