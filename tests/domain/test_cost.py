@@ -56,9 +56,9 @@ class TestKvBlocks:
         assert kv_blocks_needed(33, 17, EngineLimits(kv_groups=7), n=2) == 7 * (3 + 2 * 3)
 
     def test_a_window_holds_no_more_than_it_can(self):
-        assert kv_blocks_needed(33, 17, WINDOWS) == 6 + 6 * 6
-        assert kv_blocks_needed(1_600, 17, WINDOWS) == 103 + 6 * 40
-        assert kv_blocks_needed(1_600, 17, WINDOWS, is_later=True) == 103 + 6 * 6
+        assert kv_blocks_needed(33, 17, WINDOWS) == 4 + 6 * 4
+        assert kv_blocks_needed(1_600, 17, WINDOWS) == 102 + 6 * 40
+        assert kv_blocks_needed(1_600, 17, WINDOWS, is_later=True) == 102 + 6 * 6
 
     def test_each_answer_has_windows_of_its_own(self):
         assert kv_blocks_needed(1_600, 17, WINDOWS, n=3) == 109 + 6 * 109
@@ -81,7 +81,7 @@ class TestKvBlocks:
 class TestWindows:
     def test_what_lies_before_the_windows_is_held_only_while_the_prompt_is_computed(self):
         cost = cost_of(text=Bounds.exact(1_600), output_tokens=17, limits=WINDOWS)
-        assert cost.amounts.kv_blocks == 103 + 6 * 40
+        assert cost.amounts.kv_blocks == 102 + 6 * 40
         assert cost.prefill_kv_blocks == 6 * (40 - 6)
 
     def test_a_prompt_within_the_window_holds_all_of_it(self):
@@ -94,6 +94,21 @@ class TestWindows:
     def test_a_full_window_does_not_grow_with_the_answer(self):
         assert cost_of(text=Bounds.exact(1_600), limits=WINDOWS).growth.groups == 1
         assert cost_of(text=Bounds.exact(16), output_tokens=16, limits=WINDOWS).growth.groups == 7
+
+    @pytest.mark.parametrize(
+        ("prompt_tokens", "growing", "unfolding"),
+        [(16, 7, 7), (64, 7, 7), (80, 1, 7), (81, 1, 1), (1_600, 1, 1)],
+    )
+    def test_what_is_kept_for_an_answer_is_taken_bit_by_bit_but_in_full_windows(
+        self, prompt_tokens, growing, unfolding
+    ):
+        growth = cost_of(text=Bounds.exact(prompt_tokens), output_tokens=16, limits=WINDOWS).growth
+        assert (growth.groups, growth.unfolding_groups) == (growing, unfolding)
+
+    def test_a_group_with_longer_blocks_is_taken_to_hold_them_from_the_start(self):
+        longer = WINDOWS._replace(kv_charges=(KvCharge(1, 16), KvCharge(2, 32)))
+        growth = cost_of(text=Bounds.exact(100), limits=longer).growth
+        assert (growth.groups, growth.unfolding_groups) == (3, 1)
 
     def test_the_pool_holds_tokens_beside_the_windows(self):
         assert WINDOWS._replace(kv_blocks=6 * 40 + 100).kv_pool_tokens == 1_600

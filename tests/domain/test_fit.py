@@ -4,13 +4,14 @@ from random import Random
 
 import pytest
 
-from gateway.domain.cost import EngineLimits, growth_room_blocks, kv_blocks_needed
+from gateway.domain.cost import growth_room_blocks
 from gateway.domain.fit import Fit
 from gateway.domain.growth import OutputGrowth
 from gateway.domain.holdings import Holdings
-from gateway.domain.quantities import Amounts, Capacity, Resource, ceil_div
+from gateway.domain.quantities import Amounts, Bounds, Capacity, Resource
 from gateway.domain.ticket import Ticket
 from gateway.domain.unfolding import Unfolding
+from tests.support.costs import HYBRID, PLAIN, blocks_now, cost_of
 
 BLOCK = 16
 
@@ -104,32 +105,49 @@ def test_answers_are_looked_at_again_after_a_while_and_when_something_was_given_
     assert len(looks) == 3
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_pool_with_answers_of_known_lengths_is_never_overrun_and_holds_more_than_by_the_sum(seed):
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("limits", "pool", "gain"), [(PLAIN, 1_000, 1.1), (HYBRID, 4_000, 1.01)])
+def test_a_pool_with_answers_of_known_lengths_is_never_overrun_and_holds_more_than_by_the_sum(limits, pool, gain, seed):
     """Somebody always waits; all are bound by their own max_tokens, and half of them reach it."""
-    random, pool = Random(seed), 1_000
+    random = Random(seed)
     running, most_used, at_once, by_sum = [], 0, [], []
     holdings = Holdings(Capacity(pool - growth_room_blocks(pool)))
-    fit = Fit(holdings, lambda: [growth.from_now(blocks, done) for _, _, blocks, growth, done in running])
+    fit = Fit(holdings, lambda: [one.cost.growth.from_now(one.blocks, one.done) for one in running])
     fit.growth_room_blocks = growth_room_blocks(pool)
     for step in range(2_000):
-        while True:
-            prompt, most = random.randrange(50, 600), random.randrange(20, 400)
-            blocks = kv_blocks_needed(prompt, most, EngineLimits())
-            growth = OutputGrowth(most, BLOCK, most_tokens=most, spare_tokens=blocks * BLOCK - prompt - most)
-            if fit.take(ticket(blocks, growth), float(step)) is not None:
-                break
-            length = most if random.random() < 0.5 else random.randrange(1, most)
-            running.append([prompt, length, blocks, growth, 0])
-        for answer in running:
-            answer[4] += 1
-        used = sum(ceil_div(prompt + done, BLOCK) for prompt, _, _, _, done in running)
-        most_used = max(most_used, used)
+        while (one := Running(random, limits)).is_let_in(fit, step):
+            running.append(one)
+        for one in running:
+            one.step(holdings)
+        most_used = max(most_used, sum(one.used for one in running))
         at_once.append(len(running))
         by_sum.append(pool * len(running) / holdings.held(Resource.KV_BLOCKS))
-        for answer in [answer for answer in running if answer[4] == answer[1]]:
-            running.remove(answer)
-            holdings.give_back(Amounts(answer[2]))
+        for one in [one for one in running if one.done == one.length]:
+            running.remove(one)
+            holdings.give_back(Amounts(one.blocks))
             fit.given_back()
     assert most_used <= pool
-    assert sum(at_once) > 1.1 * sum(by_sum)
+    assert sum(at_once) > gain * sum(by_sum)
+
+
+class Running:
+    """One answer, and what is held for it."""
+
+    def __init__(self, random, limits):
+        self.prompt, most, self.limits, self.done = random.randrange(50, 600), random.randrange(20, 400), limits, 0
+        self.length = most if random.random() < 0.5 else random.randrange(1, most)
+        self.cost = cost_of(text=Bounds.exact(self.prompt), output_tokens=most, limits=limits, max_tokens=most)
+        self.blocks = self.cost.amounts.kv_blocks
+
+    def is_let_in(self, fit, step):
+        return fit.take(ticket(self.blocks, self.cost.growth), float(step)) is None
+
+    def step(self, holdings):
+        if not self.done:
+            holdings.give_back(Amounts(self.cost.prefill_kv_blocks))
+            self.blocks -= self.cost.prefill_kv_blocks
+        self.done += 1
+
+    @property
+    def used(self):
+        return blocks_now(self.prompt, self.done, self.limits)

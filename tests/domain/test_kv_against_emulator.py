@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from gateway.domain.cost import EngineLimits, kv_blocks_needed
 from gateway.domain.kv_layout import Kind, Layer, charges_of, group_layers
+from gateway.domain.quantities import Bounds
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.engine import Engine, Sequence
 from gateway.emulator.kv_groups import blocks_of_longest
 from gateway.emulator.prompt import Prompt
+from tests.support.costs import cost_of
 
 WINDOW_GROUPS = 5
 
@@ -50,6 +52,18 @@ def held_by_phase(config: EmulatorConfig, prompt_tokens: int, output_tokens: int
         most[place] = max(most[place], engine.statistics().used_blocks)
         engine.finish(step, 0.0)
     return most[0], most[1]
+
+
+def held_step_by_step(config: EmulatorConfig, prompt_tokens: int, output_tokens: int) -> list[tuple[int, int]]:
+    """Tokens generated before each step, and the blocks in use once it is scheduled."""
+    engine, steps = Engine(config), []
+    one = Sequence(Prompt(array("H", [0] * prompt_tokens), ()), output_tokens)
+    engine.add(one, 0.0)
+    while engine.has_work:
+        generated, step = one.generated, engine.schedule(0.0)
+        steps.append((generated, engine.statistics().used_blocks))
+        engine.finish(step, 0.0)
+    return steps
 
 
 def begins(config: EmulatorConfig, prompt_tokens: int) -> bool:
@@ -91,3 +105,22 @@ def test_what_is_charged_is_held_in_each_phase(window, batched, block, prompt_to
         assert charged_later - later <= 2 * groups
     if window is None or window > prompt_tokens + output_tokens:
         assert charged - max(prefill, later) <= 2 * groups
+
+
+@given(
+    window=st.one_of(st.none(), st.integers(2, 600)),
+    batched=st.integers(16, 1_000),
+    prompt_tokens=st.integers(1, 2_000),
+    output_tokens=st.integers(1, 200),
+)
+def test_what_is_foreseen_of_an_answer_is_never_less_than_it_holds(window, batched, prompt_tokens, output_tokens):
+    config = emulated(window, batched, 16)
+    text = Bounds.exact(prompt_tokens)
+    cost = cost_of(text=text, output_tokens=output_tokens, limits=limits_of(config), max_tokens=output_tokens)
+    before = cost.growth.from_now(cost.amounts.kv_blocks)
+    later_blocks = cost.amounts.kv_blocks - cost.prefill_kv_blocks
+    for generated, used in held_step_by_step(config, prompt_tokens, output_tokens):
+        assert used <= before.blocks_after(generated)
+        if generated:
+            assert used <= cost.growth.from_now(later_blocks, generated).blocks_after(0)
+            assert used <= cost.growth.from_now(later_blocks, 1).blocks_after(generated - 1)

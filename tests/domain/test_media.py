@@ -121,7 +121,7 @@ class TestTheWholeCost:
         assert cost.prompt_tokens == Bounds(102, 32_768 - 16, 32_768)
         assert cost.media_tokens == 2 * 32_768
         assert cost.amounts.encoder_tokens == 2 * 20_000
-        assert cost.amounts.kv_blocks == 2047 + 2
+        assert cost.amounts.kv_blocks == 32_768 // 16
 
     def test_all_of_it_where_nothing_is_known(self):
         cost = self.cost(self.BIG, limits=EngineLimits())

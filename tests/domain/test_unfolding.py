@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.cost import EngineLimits, kv_blocks_needed
 from gateway.domain.growth import OutputGrowth
-from gateway.domain.quantities import ceil_div
+from gateway.domain.quantities import Bounds
 from gateway.domain.unfolding import Outlook, Unfolding
+from tests.support.costs import HYBRID, PLAIN, blocks_now, cost_of
 
 BLOCK = 16
 
@@ -15,24 +15,28 @@ BLOCK = 16
 class Answer:
     """One answer whose length is known, as the engine has it."""
 
-    def __init__(self, prompt_tokens, answer_tokens, generated):
+    def __init__(self, prompt_tokens, answer_tokens, generated, limits=PLAIN):
         self.prompt_tokens, self.answer_tokens, self.generated = prompt_tokens, answer_tokens, generated
+        self.limits = limits
 
     def unfolding(self):
-        blocks = kv_blocks_needed(self.prompt_tokens, self.answer_tokens, EngineLimits())
-        spare = blocks * BLOCK - self.prompt_tokens - self.answer_tokens
-        growth = OutputGrowth(self.answer_tokens, BLOCK, spare_tokens=spare, most_tokens=self.answer_tokens)
-        return growth.from_now(blocks, self.generated)
+        answer = self.answer_tokens
+        text = Bounds.exact(self.prompt_tokens)
+        cost = cost_of(text=text, output_tokens=answer, limits=self.limits, max_tokens=answer)
+        held_blocks = cost.amounts.kv_blocks - (cost.prefill_kv_blocks if self.generated else 0)
+        return cost.growth.from_now(held_blocks, self.generated)
 
     def blocks_after(self, tokens):
         generated = self.generated + tokens
-        return 0 if generated > self.answer_tokens else ceil_div(self.prompt_tokens + generated, BLOCK)
+        if generated > self.answer_tokens:
+            return 0
+        return blocks_now(self.prompt_tokens, generated, self.limits)
 
 
 @st.composite
-def answers(draw):
+def answers(draw, limits=PLAIN):
     answer_tokens = draw(st.integers(2, 120))
-    return Answer(draw(st.integers(1, 200)), answer_tokens, draw(st.integers(0, answer_tokens - 1)))
+    return Answer(draw(st.integers(1, 200)), answer_tokens, draw(st.integers(0, answer_tokens - 1)), limits)
 
 
 def most_at_once(running):
@@ -78,6 +82,33 @@ def test_of_many_it_is_never_less_and_never_more_than_all_at_their_full_length(r
     together = [*running, newcomer]
     whole = sum(each.unfolding().whole_blocks for each in together)
     assert most_at_once(together) <= most_foreseen(running, newcomer) <= whole
+
+
+class TestWindows:
+    """A group with a window takes no more once that is full, and less once the prompt is computed."""
+
+    def test_within_its_window_an_answer_unfolds_in_all_groups_but_those_with_longer_blocks(self):
+        young = Answer(16, 64, 0, HYBRID)
+        assert young.blocks_after(0) == 1 + 5 + 1
+        assert young.unfolding().blocks_after(0) == 1 + 5 + 3
+        assert young.unfolding().whole_blocks == young.blocks_after(64) == 5 + 5 * 5 + 3
+
+    def test_beyond_it_only_that_which_keeps_every_token_does(self):
+        old = Answer(160, 64, 1, HYBRID)
+        assert old.blocks_after(0) == 11 + 5 * 6 + 6
+        assert old.unfolding().blocks_after(0) == 11 + 5 * 6 + 7
+        assert old.unfolding().whole_blocks == old.blocks_after(63) == 14 + 5 * 6 + 7
+
+    def test_a_window_that_fills_meanwhile_is_taken_to_be_full(self):
+        filling = Answer(64, 64, 1, HYBRID)
+        assert filling.blocks_after(0) == 5 + 5 * 5 + 3
+        assert filling.unfolding().blocks_after(0) == 5 + 5 * 6 + 4
+
+    @given(st.lists(answers(HYBRID), max_size=20), answers(HYBRID))
+    def test_never_less_is_foreseen_than_is_held_and_never_more_than_is_reserved(self, running, newcomer):
+        together = [*running, newcomer]
+        reserved = sum(each.unfolding().held_blocks for each in together)
+        assert most_at_once(together) <= most_foreseen(running, newcomer) <= reserved
 
 
 class TestOneThatOutgrowsItsReservation:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from gateway.domain.cost import EngineLimits, RequestCost, estimate
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo, ImagePlan
-from gateway.domain.quantities import Bounds
+from gateway.domain.kv_layout import KvCharge
+from gateway.domain.quantities import Bounds, ceil_div
 from gateway.domain.request import ImageRef, MessageOutline, Span, VisionRequest
 from gateway.domain.vision.base import ImageTokens
 
@@ -29,7 +30,17 @@ class SquareTokens:
 
 FAMILY = SquareTokens()
 NOTHING = Bounds.exact(0)
-UNKNOWN = EngineLimits()
+UNKNOWN = PLAIN = EngineLimits()
+HYBRID = EngineLimits(
+    kv_charges=(KvCharge(1, 16), KvCharge(5, 16, most_blocks=9, later_blocks=6), KvCharge(1, 32)),
+)
+"""One group keeps every token, five have a window, and one keeps every token in longer blocks."""
+
+
+def blocks_now(prompt_tokens: int, generated_tokens: int, limits: EngineLimits) -> int:
+    """What an engine holds of one sequence, and while it computes the prompt at most."""
+    tokens, is_later = prompt_tokens + generated_tokens, generated_tokens > 0
+    return sum(each.within(ceil_div(tokens, each.block_tokens), 1, is_later=is_later) for each in limits.charges)
 
 
 def request_with(*sizes: Size, **fields) -> tuple[VisionRequest, list[ImagePlan], list[ImageTokens]]:
