@@ -152,7 +152,7 @@ def test_what_the_upstream_tells(upstream):
                     "is_served": True,
                     "max_model_len": 4096,
                     "family": "qwen2_5_vl",
-                    "family_source": "name",
+                    "family_source": "root",
                     "is_text_exact": False,
                     "max_image_tokens": 16_384,
                     "kv_groups": 1,
@@ -182,16 +182,16 @@ def test_what_is_not_known_is_said_with_what_it_means(upstream):
 
 
 @pytest.mark.parametrize(
-    ("family", "folder_groups", "told"),
+    ("family", "file_groups", "told"),
     [
         ("qwen3_vl", None, (1, "family")),
         ("qwen3_5", None, (None, "unknown")),
-        ("qwen3_5", 4, (4, "folder")),
-        ("qwen2_vl", 1, (1, "folder")),
+        ("qwen3_5", 4, (4, "files")),
+        ("qwen2_vl", 1, (1, "files")),
     ],
 )
-def test_kv_groups_are_known_from_the_folder_or_the_family(monkeypatch, family, folder_groups, told):
-    monkeypatch.setattr(ModelTable, "limits", lambda *_: EngineLimits(kv_groups=folder_groups))
+def test_kv_groups_are_known_from_the_files_or_the_family(monkeypatch, family, file_groups, told):
+    monkeypatch.setattr(ModelTable, "limits", lambda *_: EngineLimits(kv_groups=file_groups))
     loaded = load(flags={"models": f"[{{name: m, family: {family}}}]", "budget.kv_blocks": "100"})
     findings = find(loaded, models_of(loaded.settings), [UpstreamState()], GIB)
     (model,) = findings.upstreams[0].models

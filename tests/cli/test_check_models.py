@@ -119,6 +119,8 @@ def test_files_that_were_found_tell_of_the_kv_groups_too(lists, tmp_path):
     lists(UpstreamModel("mine", 4096, str(tmp_path)))
     (model,), _, _ = found()
     assert (model["family_source"], model["kv_groups"], model["kv_groups_source"]) == ("server_folder", 1, "files")
+    (model,), _, _ = found("--set", f"models=[{{name: mine, folder: {tmp_path}}}]")
+    assert (model["family_source"], model["kv_groups"], model["kv_groups_source"]) == ("folder", 1, "folder")
 
 
 @pytest.mark.parametrize(
