@@ -152,7 +152,7 @@ def test_what_the_upstream_tells(upstream):
                     "is_served": True,
                     "max_model_len": 4096,
                     "family": "qwen2_5_vl",
-                    "family_source": "root",
+                    "family_source": "name",
                     "is_text_exact": False,
                     "max_image_tokens": 16_384,
                     "kv_groups": 1,

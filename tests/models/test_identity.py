@@ -32,6 +32,8 @@ def test_the_operators_word_goes_first_then_files_then_what_is_loaded_then_the_n
     assert found_by(identify(Said(), LOADED, files())) == ("qwen2_5_vl", FamilySource.CACHE)
     assert found_by(identify(Said(), LOADED)) == ("qwen3_vl", FamilySource.ROOT)
     assert found_by(identify(Said(), [Name("qwen2-vl")])) == ("qwen2_vl", FamilySource.NAME)
+    alike = [Name("qwen3-vl-mine", FamilySource.ROOT), Name("Qwen/Qwen3-VL-8B-Instruct")]
+    assert found_by(identify(Said(), alike)) == ("qwen3_vl", FamilySource.NAME)
     assert found_by(identify(Said(), ALIAS)) == ("unknown", FamilySource.ASSUMED)
 
 
