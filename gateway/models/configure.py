@@ -43,6 +43,6 @@ def configured_model(
 def _exact_text(name: str, folder: str | None) -> ExactText | None:
     try:
         return ExactText.from_folder(Path(folder)) if folder else None
-    except ExactTextUnavailableError as missing:
+    except (ExactTextUnavailableError, ModelFilesError) as missing:
         logger.warning("model %r: its text is estimated, not counted: %s", name, missing)
         return None

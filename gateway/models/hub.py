@@ -49,7 +49,7 @@ class Hub:
     def _download(self, repository: Repository) -> Path:
         from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url  # noqa: PLC0415
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
-        from huggingface_hub.utils import disable_progress_bars  # noqa: PLC0415
+        from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
 
         disable_progress_bars()
         revision, folder = repository.revision, None

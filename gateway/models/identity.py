@@ -123,11 +123,10 @@ def identify_anyway(said: Said, names: Sequence[Name], found: FoundFiles | None)
 
 
 def _published(names: Sequence[Name]) -> tuple[Checkpoint | None, FamilySource]:
-    for name in names:
-        checkpoint = checkpoint_of_model_name(name.text)
-        if checkpoint is not None:
-            return checkpoint, name.source
-    return None, FamilySource.NAME
+    """By the surest name that is known, and what said so: of several that say the same, the one that everybody sees."""
+    told = [(checkpoint_of_model_name(name.text), name.source) for name in names]
+    surest = next((checkpoint for checkpoint, _ in told if checkpoint is not None), None)
+    return surest, next((source for checkpoint, source in reversed(told) if checkpoint is surest), FamilySource.NAME)
 
 
 def _families(

@@ -15,6 +15,7 @@ from gateway.upstream.state import UpstreamModel, UpstreamState
 
 _log = logging.getLogger(__name__)
 
+THREAD = "model files"
 _LOOK_SECONDS = 60.0
 _AGAIN_SECONDS = (30.0, 300.0)
 """After which a hub that could not be reached is asked again; then not before the server's list changes."""
@@ -41,7 +42,7 @@ class ModelSearch:
         self._seen: Sequence[UpstreamModel] = ()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._thread: threading.Thread | None = None
+        self._is_looking = False
 
     def __call__(self, state: UpstreamState) -> None:
         if state.models is not self._seen:
@@ -75,7 +76,7 @@ class ModelSearch:
         """One after the other; those that it is worth to ask for again."""
         open_questions = []
         for each in wanted[:_MOST_MODELS]:
-            if self._thread is not None and self._thread.is_alive():
+            if self._is_looking:
                 _log.warning("%slooking for files of models still hangs; no more are looked for", self._prefix)
                 break
             look = await self._look(each)
@@ -110,9 +111,10 @@ class ModelSearch:
 
         def run() -> None:
             look = work()
+            self._is_looking = False
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(look))
 
-        self._thread = threading.Thread(target=run, name="model files", daemon=True)
-        self._thread.start()
+        self._is_looking = True
+        threading.Thread(target=run, name=THREAD, daemon=True).start()
         return done

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from math import nan, prod
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -29,6 +30,8 @@ from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.telemetry import declarations as declared
 from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN, Declaration, Label
+
+_Kind = TypeVar("_Kind")
 
 Reading = float | None | Mapping[str, float | None] | Mapping[tuple[str, ...], float | None]
 """One number, or one for each value of the metric's label or labels; None is unknown."""
@@ -142,24 +145,11 @@ class Metrics:
         self._reported_tokens = CounterTable(declared.REPORTED_TOKENS)
         self._predicted_image_tokens = CounterTable(declared.PREDICTED_IMAGE_TOKENS)
         self._reported_image_tokens = CounterTable(declared.REPORTED_IMAGE_TOKENS)
+        self._counters = _all_of(CounterTable, self)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
-        self._counters = (
-            self._requests,
-            self._rejections,
-            self._image_errors,
-            self._images,
-            self._tokens_saved,
-            self._bounded,
-            self._media,
-            self._relieved,
-            self._sent_elsewhere,
-            self._predicted_tokens,
-            self._reported_tokens,
-            self._predicted_image_tokens,
-            self._reported_image_tokens,
-            *((self._shadow_decisions, self._shadow_images) if is_shadow else ()),
-        )
+        if is_shadow:
+            self._counters += [self._shadow_decisions, self._shadow_images]
         self._queue_wait = Histogram(declared.QUEUE_WAIT)
         self._retry_after = Histogram(declared.RETRY_AFTER)
         self._image_pixels = Histogram(declared.IMAGE_PIXELS)
@@ -168,16 +158,7 @@ class Metrics:
         self._estimate_error = Histogram(declared.ESTIMATE_ERROR)
         self._overhead = Histogram(declared.OVERHEAD)
         self._first_token = Histogram(declared.FIRST_TOKEN)
-        self._histograms = (
-            self._queue_wait,
-            self._retry_after,
-            self._image_pixels,
-            self._visual_tokens,
-            self._transform,
-            self._estimate_error,
-            self._overhead,
-            self._first_token,
-        )
+        self._histograms = _all_of(Histogram, self)
         self._readers: dict[str, Callable[[], Reading]] = {"models_without_series": self._models_without_series}
         self._build: tuple[str, str, str] | None = None
         self._models: set[str] = set()
@@ -344,6 +325,11 @@ class Metrics:
 
     def _model(self, model: str | None) -> str:
         return model if model in self._models else OTHER
+
+
+def _all_of(kind: type[_Kind], metrics: Metrics) -> list[_Kind]:
+    """Those that it has so far, in the order of the page."""
+    return [each for each in vars(metrics).values() if isinstance(each, kind)]
 
 
 def _registry(metrics: Metrics) -> CollectorRegistry:

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,8 +32,8 @@ Observer = Callable[[UpstreamState], None]
 class _Card(msgspec.Struct):
     id: str
     max_model_len: int | None = None
-    root: str | None = None
-    parent: str | None = None
+    root: Any = None
+    parent: Any = None
 
 
 class _ModelList(msgspec.Struct):
@@ -180,7 +180,14 @@ async def _read(page: Page, read: Callable[[bytes], _T]) -> _T:
 
 def _read_models(body: bytes) -> tuple[UpstreamModel, ...]:
     cards = msgspec.json.decode(body, type=_ModelList).data
-    return tuple(UpstreamModel(card.id, _context(card.max_model_len), card.root, card.parent) for card in cards)
+    return tuple(
+        UpstreamModel(card.id, _context(card.max_model_len), _text(card.root), _text(card.parent)) for card in cards
+    )
+
+
+def _text(value: Any) -> str | None:
+    """Nobody must lose the whole list for what is of no use here."""
+    return value if isinstance(value, str) else None
 
 
 def _context(tokens: int | None) -> int | None:

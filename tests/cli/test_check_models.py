@@ -103,6 +103,13 @@ def test_a_family_of_which_size_alone_does_not_decide_is_said(lists, family):
     assert any(f"mine: more than its size decides what an image costs of {family}" in each for each in unknown)
 
 
+def test_a_size_that_a_family_refuses_says_nothing_of_its_price(lists):
+    lists()
+    options = "models=[{name: mine, family: pixtral_hf, processor: {size: {longest_edge: 1}}}]"
+    (model,), _, _ = found("--set", options)
+    assert model["price"] == "exact"
+
+
 def test_the_hub_is_asked_where_the_settings_say_so_and_what_it_refuses_is_said(lists):
     lists(UpstreamModel("a", 4096, "org/model-VL"), UpstreamModel("b", 4096, "org/gone"))
     with hub_server({"org/model-VL": {"config.json": CONFIG, "preprocessor_config.json": AREAS}}) as hub:
@@ -119,6 +126,8 @@ def test_files_that_were_found_tell_of_the_kv_groups_too(lists, tmp_path):
     lists(UpstreamModel("mine", 4096, str(tmp_path)))
     (model,), _, _ = found()
     assert (model["family_source"], model["kv_groups"], model["kv_groups_source"]) == ("server_folder", 1, "files")
+    (model,), _, _ = found("--set", f"models=[{{name: mine, folder: {tmp_path}}}]")
+    assert (model["family_source"], model["kv_groups"], model["kv_groups_source"]) == ("folder", 1, "folder")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from gateway.models.served import FamilySource
 TEMPLATE = {"chat_template.jinja": "{% for message in messages %}{{ message['content'] }}{% endfor %}"}
 
 
-def configured(name="m", *, family=None, folder=None, processor=None):
-    return configured_model(name, family=family, folder=str(folder) if folder else None, processor=processor)
+def configured(name="m", *, family=None, folder=None, processor=None, options=None):
+    folder = str(folder) if folder else None
+    return configured_model(name, family=family, folder=folder, processor=processor, options=options)
 
 
 def test_the_setting_wins_over_folder_and_name(model_folder):
@@ -29,8 +30,9 @@ def test_the_name_alone():
     assert model.exact_text is None
 
 
-def test_a_guess():
-    assert configured("my-model").is_assumed
+def test_where_nothing_says_it_the_family_is_unknown():
+    model = configured("my-model")
+    assert (model.family.name, model.is_assumed) == ("unknown", True)
 
 
 def test_the_processors_setting_wins_over_the_folders_file(model_folder):
@@ -38,6 +40,13 @@ def test_the_processors_setting_wins_over_the_folders_file(model_folder):
     large = {"patch_size": 14, "merge_size": 2, "min_pixels": 3136, "max_pixels": 3136 * 4}
     assert configured(folder=folder).family.max_pixels == 802_816
     assert configured(folder=folder, processor=large).family.max_pixels == 3136 * 4
+
+
+def test_the_servers_options_go_before_both(model_folder):
+    model = configured(
+        folder=model_folder(), processor={"patch_size": 14, "max_pixels": 3136}, options={"max_pixels": 6272}
+    )
+    assert model.family.max_pixels == 6272
 
 
 def numbers_of(model):
@@ -65,7 +74,7 @@ def test_a_folder_of_a_tile_family_is_read_from_config_json(model_folder):
     folder = model_folder(**{"config.json": config, "preprocessor_config.json": {"crop_size": 448, "size": 448}})
     model = configured(folder=folder)
     assert (model.family.name, model.family.max_image_tokens) == ("internvl", 7 * 256 + 2)
-    assert (model.kv_groups, model.kv_bytes_per_token, model.embedding_bytes) == (None, None, None)
+    assert (model.kv_layout, model.kv_bytes_per_token, model.embedding_bytes) == (None, None, None)
 
 
 def test_a_folder_without_a_processors_file_goes_by_the_checkpoint_of_that_name(model_folder):
@@ -75,14 +84,20 @@ def test_a_folder_without_a_processors_file_goes_by_the_checkpoint_of_that_name(
     assert configured("my-own", folder=folder).family.most_patches == 4096
 
 
-def test_a_folder_without_tokenizer_is_priced_by_a_ratio_and_says_so(model_folder, caplog):
-    assert configured(folder=model_folder(**{"tokenizer.json": None})).exact_text is None
+@pytest.mark.parametrize("missing", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_folder_without_tokenizer_is_priced_by_a_ratio_and_says_so(model_folder, caplog, missing):
+    assert configured(folder=model_folder(**{missing: None})).exact_text is None
     assert "its text is estimated, not counted" in caplog.text
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"family": "none-such"}, {"folder": "/does/not/exist"}, {"family": "qwen2_vl", "processor": {"patch_size": "x"}}],
+    [
+        {"family": "none-such"},
+        {"folder": "/does/not/exist"},
+        {"family": "qwen2_vl", "processor": {"patch_size": "x"}},
+        {"family": "qwen2_vl", "options": {"max_pixel": 1}},
+    ],
 )
 def test_mistakes_name_the_model(settings):
     with pytest.raises(ModelSettingsError, match="model 'm'"):

@@ -32,6 +32,8 @@ def test_the_operators_word_goes_first_then_files_then_what_is_loaded_then_the_n
     assert found_by(identify(Said(), LOADED, files())) == ("qwen2_5_vl", FamilySource.CACHE)
     assert found_by(identify(Said(), LOADED)) == ("qwen3_vl", FamilySource.ROOT)
     assert found_by(identify(Said(), [Name("qwen2-vl")])) == ("qwen2_vl", FamilySource.NAME)
+    alike = [Name("qwen3-vl-mine", FamilySource.ROOT), Name("Qwen/Qwen3-VL-8B-Instruct")]
+    assert found_by(identify(Said(), alike)) == ("qwen3_vl", FamilySource.NAME)
     assert found_by(identify(Said(), ALIAS)) == ("unknown", FamilySource.ASSUMED)
 
 
@@ -101,7 +103,7 @@ def test_files_of_an_architecture_that_nobody_knows_tell_of_the_cache_alone():
     }
     identity = identify(Said(), ALIAS, files(config))
     assert found_by(identity) == ("unknown", FamilySource.ASSUMED)
-    assert (identity.kv_groups, identity.kv_bytes_per_token, identity.embedding_bytes) == (1, 4096, 2048)
+    assert (len(identity.kv_layout.groups), identity.kv_bytes_per_token, identity.embedding_bytes) == (1, 4096, 2048)
     named = identify(Said(), [Name("qwen2.5-vl")], files(config))
     assert numbers_of(named)["max_pixels"] == (802_816, "Hugging Face cache: preprocessor_config.json")
 

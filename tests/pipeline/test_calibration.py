@@ -21,6 +21,7 @@ from gateway.models.identity import FoundFiles
 from gateway.models.processor_config import parse_model
 from gateway.models.served import Engine, FamilySource, ModelTable, Wanted
 from gateway.pipeline.calibration import Calibrator, measure
+from gateway.pipeline.follow import list_models
 from gateway.upstream.counting import CountError, CountRefusedError, Way
 from gateway.upstream.state import UpstreamModel, UpstreamState
 from gateway.wire.vllm_metrics import EngineReport
@@ -84,7 +85,7 @@ class Looks:
 
     def list(self, *names):
         self.state = replace(self.state, models=tuple(UpstreamModel(name, 4096) for name in names))
-        self.table.listed(dict(self.state.models))
+        list_models(self.table, self.state.models)
 
     def tell(self, name):
         """Its own files were found, and say that it is a Qwen2.5-VL."""

@@ -10,7 +10,7 @@ from gateway.models.identity import FamilySource, FoundFiles
 from gateway.models.places import Look
 from gateway.models.processor_config import parse_model
 from gateway.models.served import Engine, ModelTable, Origin
-from gateway.pipeline.model_search import ModelSearch
+from gateway.pipeline.model_search import THREAD, ModelSearch
 from gateway.upstream.state import UpstreamModel, UpstreamState
 from tests.support.live_gateway import until
 
@@ -18,6 +18,11 @@ FOUND = FoundFiles(
     parse_model({"architectures": ["Qwen2_5_VLForConditionalGeneration"]}, {"max_pixels": 802_816}, None),
     FamilySource.HUB,
 )
+
+
+def looking():
+    """The threads that look just now."""
+    return [thread for thread in threading.enumerate() if thread.name == THREAD]
 
 
 class AnyPlaces:
@@ -126,7 +131,7 @@ async def test_what_hangs_is_given_up_and_nothing_else_begun_beside_it(searching
     assert "model 'a': its files: not found within 0.05 s: a disc or the hub hangs" in caplog.text
     assert len(places.asked) == 1
     disc.set()
-    await until(lambda: not searched.search._thread.is_alive())
+    await until(lambda: not looking())
     searched.see("c")
     await until(lambda: not searched.table.served("c").is_assumed)
 
@@ -136,11 +141,11 @@ async def test_it_ends_while_something_hangs(caplog):
     searched = Searched(AnyPlaces(disc))
     await searched.search.start()
     searched.see("a")
-    await until(lambda: searched.search._thread is not None)
+    await until(looking)
     await searched.search.close()
-    assert searched.search._thread.daemon
+    assert [thread.daemon for thread in looking()] == [True]
     disc.set()
-    await until(lambda: not searched.search._thread.is_alive())
+    await until(lambda: not looking())
 
 
 async def test_closing_what_was_not_started_is_no_fault():
@@ -149,17 +154,16 @@ async def test_closing_what_was_not_started_is_no_fault():
 
 def test_a_loop_that_has_ended_is_not_told():
     disc = threading.Event()
-    searched = None
 
     async def begin():
-        nonlocal searched
         searched = Searched(AnyPlaces(disc))
         await searched.search.start()
         searched.see("a")
-        await until(lambda: searched.search._thread is not None)
+        await until(looking)
         await searched.search.close()
+        return looking()
 
-    asyncio.run(begin())
+    (thread,) = asyncio.run(begin())
     disc.set()
-    searched.search._thread.join(10)
-    assert not searched.search._thread.is_alive()
+    thread.join(10)
+    assert not thread.is_alive()

@@ -28,8 +28,8 @@ class HubServer:
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
 
     def files(self) -> list[str]:
-        """Names of the files whose content was fetched, in turn."""
-        return [path.rpartition("/")[2] for method, path, _ in self.asked if method == "GET"]
+        """Names of the files whose content was fetched, in turn; the library asks for more than files."""
+        return [path.rpartition("/")[2] for method, path, _ in self.asked if method == "GET" and "/resolve/" in path]
 
     def answer(self, method: str, path: str, authorization: str | None) -> tuple[int, dict[str, str], bytes]:
         self.asked.append((method, path, authorization))

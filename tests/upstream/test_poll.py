@@ -18,9 +18,14 @@ vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
 # TYPE vllm:num_requests_waiting gauge
 vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
 """
+TINY = UpstreamModel("tiny", 32_768, "x")
+ADAPTER = UpstreamModel("adapter", None, None, "tiny")
+"""A root that is none loses nothing else."""
+
 PAGES = {
     "/health": b"",
-    "/v1/models": b'{"object":"list","data":[{"id":"tiny","max_model_len":32768,"root":"x"},{"id":"adapter"}]}',
+    "/v1/models": b'{"object":"list","data":[{"id":"tiny","max_model_len":32768,"root":"x"},'
+    b'{"id":"adapter","root":7,"parent":"tiny"}]}',
     "/version": b'{"version":"0.32.0"}',
     "/metrics": METRICS,
 }
@@ -83,7 +88,7 @@ async def test_one_look_tells_all(poller: Poller, stub: Stub, states: list[Upstr
     assert poller.state == UpstreamState(
         is_up=True,
         has_been_up=True,
-        models=(UpstreamModel("tiny", 32_768), UpstreamModel("adapter", None)),
+        models=(TINY, ADAPTER),
         version="0.32.0",
         report=EngineReport(running=3, waiting=2, engines=1),
         reported_at_seconds=100.0,
@@ -217,7 +222,7 @@ async def test_no_page_ends_the_looking(
     stub.script = lambda visit: visit.answer("200 OK", (PAGES | ODD[name])[visit.path])
     await steps.another_look()
     assert poller.state.is_up
-    assert poller.state.models == (UpstreamModel("tiny", 32_768), UpstreamModel("adapter", None))
+    assert poller.state.models == (TINY, ADAPTER)
     assert (poller.state.trouble is None) == (
         name in {"a large page", "an infinite number", "a number of 5000 digits", "binary"}
     )
@@ -332,7 +337,7 @@ async def test_closing_what_was_never_started_is_nothing(stub: Stub) -> None:
 async def test_discovery_finds_models_and_limits(stub: Stub) -> None:
     stub.script = vllm
     state = await discover(stub.base_url, clock=lambda: 7.0)
-    assert (state.is_up, state.models[0], state.reported_at_seconds) == (True, UpstreamModel("tiny", 32_768), 7.0)
+    assert (state.is_up, state.models[0], state.reported_at_seconds) == (True, TINY, 7.0)
 
 
 async def test_discovery_of_a_server_that_is_not_there_yet(
