@@ -131,6 +131,7 @@ class Calibration:
     def sentence(self, family: str) -> str:
         """For people; `family` is the name of the one that the model was priced by."""
         pictures, names = len(self.compared), ", ".join(self.candidates)
+        text = f"no family fits what {pictures} pictures cost{f'; nearest: {names}' if names else ''}"
         match self.state:
             case CalibrationState.WAITING:
                 text = self.trouble or "not calibrated yet"
@@ -150,8 +151,6 @@ class Calibration:
                 text = f"its family was found by {pictures} pictures: they cost as with {names}"
             case CalibrationState.SEVERAL:
                 text = f"its family is one of {names}: all of them fit {pictures} pictures"
-            case CalibrationState.UNKNOWN:
-                text = f"no family fits what {pictures} pictures cost{f'; nearest: {names}' if names else ''}"
         return text
 
 
