@@ -304,8 +304,6 @@ def test_the_words_of_headers_that_it_lists_are_those_that_are_known():
 async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so():
     (listed,) = re.findall(r"Not yet supported, and refused with a sentence that says so: (.*?)\. ##", TEXT)
     parts = {
-        "video": {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
-        "audio": {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
         "embeddings as input": {"type": "image_embeds", "image_embeds": "AAAA"},
         "`file` parts": {"type": "file", "file": {"file_id": "1"}},
         "references by `uuid` alone": {"type": "image_url", "image_url": None, "uuid": "1"},
