@@ -286,7 +286,9 @@ async def test_the_headers_it_lists_come():
     with running_emulator() as emulator:
         async with live_gateway(emulator.base_url) as gateway:
             answers = await _one_served_one_refused_and_one_counted(gateway)
-    assert [answer.status_code for answer in answers] == [200, 404, 200]
+        async with live_gateway(emulator.base_url, models=[{"name": "tiny", "family": "h2ovl"}]) as gateway:
+            answers += (await gateway.chat("What?", image(data_url(encoded(picture(9, 9))))),)
+    assert [answer.status_code for answer in answers] == [200, 404, 200, 200]
     async with servers() as two:
         await two.hold("large", two.large)
         answers += (await two.ask(),)

@@ -151,7 +151,7 @@ async def _models(state: ServerState, exchange: Exchange) -> None:
         "object": "model",
         "created": created,
         "owned_by": "vllm",
-        "root": state.config.vision.root,
+        "root": state.config.root or state.config.vision.root,
         "parent": None,
         "max_model_len": state.config.max_model_len,
         "permission": [permission],

@@ -25,13 +25,15 @@ FREE = StepCost(0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class EmulatorConfig:
-    """One emulated vLLM server. Field names follow vLLM's flags; see `vlm-gateway emulate --help`.
+    """One emulated vLLM server. Field names follow vLLM's flags; see `vlm-gateway emulate --help`. `root` is what it
+    lists as loaded, None: a published checkpoint of the family.
 
     With a `sliding_window` (tokens, at least 2) there are `sliding_window_groups` groups of layers that hold no more,
     beside the one of full attention: 5 where each layer of full attention stands beside five with a window.
     """
 
     model: str = "tiny"
+    root: str | None = None
     family: str = "qwen2_5_vl"
     max_model_len: int = 32_768
     num_gpu_blocks: int = 8_192

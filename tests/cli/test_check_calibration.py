@@ -16,7 +16,7 @@ MODEL = "mine"
 
 @pytest.fixture(scope="module")
 def upstream():
-    with running_emulator(EmulatorConfig.fast(model=MODEL, family="qwen2_5_vl")) as emulator:
+    with running_emulator(EmulatorConfig.fast(model=MODEL, root="/models/mine", family="qwen2_5_vl")) as emulator:
         yield emulator.base_url
 
 

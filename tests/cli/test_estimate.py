@@ -138,9 +138,9 @@ def test_what_never_fits_the_pool_says_so():
 
 
 def test_what_takes_the_whole_pool_waits_until_it_is_alone():
-    options = (*NAMED, "--set", "budget.kv_blocks=28", "--set", "resize.fit=refuse")
+    options = (*NAMED, "--set", "budget.kv_blocks=27", "--set", "resize.fit=refuse")
     said, result = found(chat(turn(image(560, 420))), *options)
-    assert (said["verdict"], said["amounts"]["kv_blocks"]) == ("admitted", 28)
+    assert (said["verdict"], said["amounts"]["kv_blocks"]) == ("admitted", 27)
     assert "waits until nothing else runs" in result.stdout
 
 

@@ -14,7 +14,7 @@ QWEN3 = [{"name": MODEL, "family": "qwen3_vl"}]
 
 @pytest.fixture(scope="module")
 def emulator():
-    with running_emulator(EmulatorConfig.fast(model=MODEL, family="qwen2_5_vl")) as running:
+    with running_emulator(EmulatorConfig.fast(model=MODEL, root="/models/mine", family="qwen2_5_vl")) as running:
         yield running
 
 
@@ -51,7 +51,7 @@ async def test_a_wrong_family_is_said_in_log_metrics_and_status_and_its_prices_b
 
 async def test_a_wrong_family_refuses_nothing_that_the_right_one_takes():
     """By Qwen3-VL a tiny picture costs 66 tokens, by the server's own family 6: 65 for all are enough."""
-    config = EmulatorConfig.fast(model=MODEL, family="qwen2_5_vl", max_model_len=65)
+    config = EmulatorConfig.fast(model=MODEL, root="/models/mine", family="qwen2_5_vl", max_model_len=65)
     with running_emulator(config) as server:
         async with live_gateway(server.base_url, calibration="off", models=QWEN3) as gateway:
             await gateway.until_up()
@@ -79,7 +79,7 @@ async def test_an_unknown_family_is_found_and_priced_exactly(emulator):
 
 
 async def test_a_limit_of_pixels_that_the_gateway_was_not_told_of_is_said():
-    config = EmulatorConfig.fast(model=MODEL, family="qwen2_5_vl", max_pixels=802_816)
+    config = EmulatorConfig.fast(model=MODEL, root="/models/mine", family="qwen2_5_vl", max_pixels=802_816)
     with running_emulator(config) as server:
         async with live_gateway(server.base_url, calibration="tokenize") as gateway:
             model = await calibrated(gateway)
