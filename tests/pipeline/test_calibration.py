@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-import struct
 from dataclasses import replace
 
 import pytest
 
 from gateway.domain.calibration import MOST_COMPLETION_TOKENS, PICTURES, CalibrationState
 from gateway.domain.decision import Verdict
-from gateway.domain.geometry import Size
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
@@ -25,43 +23,10 @@ from gateway.pipeline.follow import list_models
 from gateway.upstream.counting import CountError, CountRefusedError, Way
 from gateway.upstream.state import UpstreamModel, UpstreamState
 from gateway.wire.vllm_metrics import EngineReport
+from tests.support.counting_server import TEXT_TOKENS, Counting
 
-TEXT_TOKENS = 20
 QWEN3 = "Qwen/Qwen3-VL-8B-Instruct"
 BOTH = (Way.TOKENIZE, Way.COMPLETIONS)
-
-
-def size_of(picture):
-    return Size(*struct.unpack(">II", picture[16:24]))
-
-
-class Counting:
-    """Counts as a server of the family does. `asked` are its questions; `before` runs ahead of each answer."""
-
-    def __init__(self, family="qwen2_5_vl"):
-        self.family = FAMILIES[family]
-        self.asked = []
-        self.pictures = []
-        self.closed = 0
-        self.failure = None
-        self.expands = set(Way)
-        self.before = lambda: None
-
-    async def count(self, way, model, picture):
-        size = None if picture is None else size_of(picture)
-        self.asked.append((way, model, size))
-        self.pictures.append(picture)
-        self.before()
-        await asyncio.sleep(0)
-        if self.failure is not None:
-            raise self.failure
-        if size is None:
-            return TEXT_TOKENS
-        visual = self.family.visual_tokens(size.width, size.height) if way in self.expands else 1
-        return TEXT_TOKENS + visual + 2
-
-    async def close(self):
-        self.closed += 1
 
 
 class Looks:
@@ -158,7 +123,7 @@ class TestWhatIsTold:
         for _ in range(3):
             await looks.look()
         assert len(caplog.messages) == 1
-        assert len(looks.server.asked) == 1 + len(PICTURES)
+        assert (len(looks.server.asked), looks.server.closed) == (1 + len(PICTURES), 1)
 
 
 class TestHowItIsAsked:
@@ -215,10 +180,6 @@ class TestHowItIsAsked:
         looks = Looks(ways=())
         await looks.look()
         assert (looks.server.asked, looks.calibrator.results) == ([], {})
-
-    async def test_connections_are_not_kept(self, looks):
-        await looks.look()
-        assert looks.server.closed == 1
 
 
 class TestWhenItIsAsked:

@@ -61,6 +61,17 @@ async def test_a_wrong_family_refuses_nothing_that_the_right_one_takes():
             assert (await gateway.chat("Hm?", photo(64, 64), max_tokens=1)).status_code == 200
 
 
+async def test_answers_that_cost_less_than_such_bounds_are_no_sign_of_a_smaller_maximum(emulator):
+    models = [{"name": MODEL, "family": "glm4v"}]
+    async with live_gateway(emulator.base_url, calibration="tokenize", models=models) as gateway:
+        await calibrated(gateway)
+        answer = await gateway.chat("Hm?", photo(98, 42))
+        await gateway.log(1)
+        [backend] = gateway.application._running.backends
+        assert answer.headers["x-gateway-visual-tokens"] == "1602"
+        assert backend.models.served(MODEL).image_cap.most is None
+
+
 async def test_the_right_family_is_said_to_agree(emulator):
     async with live_gateway(emulator.base_url, calibration="tokenize") as gateway:
         model = await calibrated(gateway)
