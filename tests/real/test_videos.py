@@ -3,12 +3,14 @@
 import base64
 import json
 import os
+import random
 import subprocess
 
 import httpx
 import pytest
 
-from gateway.emulator.vision import Family
+from gateway.domain.vision.registry import resolve
+from gateway.emulator.vision import FAMILIES, AspectRatioError, Family, TooShortError
 from tests.real import tiny_model, vllm_server
 from tests.support.pictures import frames_url
 from tests.support.processes import running_gateway
@@ -36,6 +38,20 @@ assert out.isOpened()
 for seed in range(frames):
     out.write(numpy.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=numpy.uint8))
 out.release()
+"""
+
+
+REAL_SIZES = """
+import json, sys
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize
+areas = {"factor": 32, "min_pixels": 4096, "max_pixels": 25165824}
+def units(frames, width, height):
+    try:
+        high, wide = smart_resize(frames, height, width, **areas)
+    except ValueError:
+        return None
+    return high * wide // 1024
+print(json.dumps([units(*each) for each in json.load(sys.stdin)]))
 """
 
 
@@ -104,6 +120,36 @@ def test_a_film(gateway, server, tmp_path, frames, rate, report_line):
 def test_two_of_them(gateway, server, tmp_path):
     reported, _, kept, _ = ask(gateway, server, avi(tmp_path, 8, 320, 240, 2), frames_url(4, 112, 112))
     assert reported <= kept
+
+
+def test_frames_that_share_an_area_are_shrunk_as_by_the_real_processor(report_line):
+    """That of Qwen3-VL, which no server here has: transformers' own function, the emulated one, and the bound."""
+    rule, emulated = resolve("qwen3_vl").video, FAMILIES["qwen3_vl"]
+    chance = random.Random(1)
+    sides = [1, 5, 16, 31, 32, 33, 48, 100, 320, 1080, 1920, 6400, 20_000]
+    cases = [(chance.randint(1, 800), chance.choice(sides), chance.randint(1, 4000)) for _ in range(3000)]
+    done = subprocess.run(
+        [os.environ["VLLM_PYTHON"], "-c", REAL_SIZES],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | vllm_server.ENVIRONMENT,
+    )
+    taken = 0
+    for case, real in zip(cases, json.loads(done.stdout), strict=True):
+        try:
+            patches, units = emulated.video_grid(*case)
+        except (AspectRatioError, TooShortError):
+            assert real is None, case
+            continue
+        taken += 1
+        assert units == real, case
+        assert patches * units <= rule.most_encoder_tokens(case[0]), case
+    assert taken > 2000
+    report_line(
+        f"sizes of videos compared with transformers: {len(cases)}, {taken} of them taken, all alike and bounded"
+    )
 
 
 def test_a_bound_that_is_too_low_is_seen(server, tmp_path, report_line):
