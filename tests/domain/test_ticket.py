@@ -14,9 +14,10 @@ def cost_of(request, text_tokens, output_tokens):
 
 def test_what_a_ticket_takes_from_the_cost():
     cost = cost_of(VisionRequest("m", n=2, prompt_token_ids=100), text_tokens=20, output_tokens=16)
+    cost = cost._replace(prefill_kv_blocks=3)
     made = Ticket.of(cost, arrived=5.0, wait_seconds=30.0, is_return=True)
     assert made.amounts == cost.amounts._replace(prefill_tokens=120 + 2 * REQUEST_TOKENS)
-    assert made.growth == cost.growth
+    assert (made.growth, made.prefill_kv_blocks) == (cost.growth, 3)
     assert (made.arrived, made.deadline, made.body_bytes, made.cost_tokens) == (5.0, 35.0, 3_000, 120 + 4 * 32)
     assert made.is_return
     assert (made.priority, made.tenant, made.weight) == (Priority.DEFAULT, "", 1.0)
