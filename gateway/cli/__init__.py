@@ -4,6 +4,7 @@ import typer
 
 from gateway.cli.check import check
 from gateway.cli.demo import demo
+from gateway.cli.doctor import doctor
 from gateway.cli.emulate import emulate
 from gateway.cli.estimate import estimate
 from gateway.cli.families import families
@@ -23,6 +24,7 @@ app.command("serve")(serve)
 app.command("demo")(demo)
 app.command("emulate")(emulate)
 app.command("check")(check)
+app.command("doctor")(doctor)
 app.command("estimate")(estimate)
 app.command("tokens")(tokens)
 app.command("families")(families)
