@@ -29,13 +29,15 @@ def doctor(
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option(help="The card, where the log does not tell its memory: L4, or GiB as torch sees them."),
+        typer.Option(help="The card, where the log does not tell its memory: L4, or its GiB."),
     ] = None,
     json_too: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Read a start-up log of vLLM, from 0.6 to 0.32, and say what it measured, how far it came, what failed and why, and
-    which flag to try next. Numbers stand beside those of a plan where the model is known. Flags that vLLM has not, or
-    that do not do what they are given for, are named, and so are numbers that cannot all be true.
+    """Read a start-up log of vLLM, from 0.6 to 0.32, and say what it measured, how far it came, what failed and why,
+    and which flag to try next.
+
+    Numbers stand beside those of a plan where the model is known. Flags that vLLM has not, or that do not do what they
+    are given for, are named, and so are numbers that cannot all be true.
 
     For example:
 
@@ -47,8 +49,8 @@ def doctor(
 
       vlm-gateway doctor --upstream http://127.0.0.1:8000
 
-    Exit code 0: it started, and its numbers can be true. 1: it did not start, it died, the log ends before it was ready,
-    or numbers contradict each other. 2: there is nothing to read, or no line of it is vLLM's.
+    Exit code 0: it started, and its numbers can be true. 1: it did not start, it died, the log ends before it was
+    ready, or numbers contradict each other. 2: there is nothing to read, or no line of it is vLLM's.
     """
     if (file is None) == (upstream is None):
         fail("Give a log (FILE, or - for standard input), or --upstream URL.")

@@ -89,8 +89,7 @@ def too_few_gpus(_start: Start, seen: Sighting) -> Advice:
 
 def encoder_cache(start: Start, seen: Sighting) -> Advice:
     item, size = number(seen.words, "item"), number(seen.words, "size")
-    cause = "One item must fit into the encoder cache, and it did not. The request is answered with 400; the "
-    "server lives on."
+    cause = "One item must fit into the encoder cache, and it did not. The request is answered with 400."
     flags: tuple[str, ...] = ()
     if item is not None and size is not None:
         kind = seen.words.get("modality", "item")
@@ -101,8 +100,7 @@ def encoder_cache(start: Start, seen: Sighting) -> Advice:
         cause += f" Its size is that of a batch ({batched:,.0f}) or of the largest item that is allowed."
     cures = (
         "Make batches larger.",
-        "Or make images smaller before vLLM sees them: the gateway does it by itself (resize.fit), at "
-        "budget.encoder_tokens.",
+        "Or make images smaller before vLLM sees them: the gateway does it (resize.fit, budget.encoder_tokens).",
     )
     return Advice("An image is larger than the encoder cache", cause, cures, flags)
 
@@ -119,8 +117,7 @@ def too_many_items(_start: Start, seen: Sighting) -> Advice:
 
 def prompt_too_long(_start: Start, seen: Sighting) -> Advice:
     length, most = number(seen.words, "length"), number(seen.words, "most") or number(seen.words, "context")
-    cause = "Text and images together are longer than the context. Images count with all their tokens. It is "
-    "answered with 400."
+    cause = "Text and images together are longer than the context; images count with all their tokens."
     if length is not None and most is not None:
         cause += f" {length:,.0f} tokens of {most:,.0f}."
     cures = (

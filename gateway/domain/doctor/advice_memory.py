@@ -10,11 +10,13 @@ from math import ceil, floor, log2
 from gateway.domain.doctor.advice import Advice, number, rounded_down, utilisation_flag, utilisation_of
 from gateway.domain.doctor.measured import OutOfMemory, Sighting, Stage, Start, Term
 from gateway.domain.doctor.patterns import ENCODER_FRAMES
+from gateway.domain.doctor.versions import version_of
 
 _MARGIN_GIB = 0.25
 _HIGHEST_UTILISATION = 0.95
 _NOTABLE_GIB = 0.5
 _DEFAULT_ROWS = 256
+_GRAPHS_OUTSIDE_UNTIL = (0, 20)
 _VIDEO_OFF = "--limit-mm-per-prompt '{\"video\": 0}'"
 _FEWER_PIXELS = "--mm-processor-kwargs '{\"max_pixels\": 1003520}'"
 _GRAPH_FRAMES = frozenset({"capture_model", "profile_cudagraph_memory"})
@@ -103,8 +105,10 @@ def context_larger_than_pool(start: Start, seen: Sighting) -> Advice:
         flags += ("--kv-cache-dtype fp8",)
     if needed is not None and available is not None and (raised := _raised(start, needed - available)) is not None:
         cures, flags = (*cures, "Or give vLLM more of the card."), (*flags, raised)
-    smaller, smaller_flags = _smaller_profile(start)
-    return Advice("The context is longer than the KV cache", cause, cures + smaller[:1], flags + smaller_flags[:1])
+    if start.profiled_modality is not None:
+        smaller, smaller_flags = _smaller_profile(start)
+        cures, flags = cures + smaller[:1], flags + smaller_flags[:1]
+    return Advice("The context is longer than the KV cache", cause, cures, flags)
 
 
 def sampler_warmup(start: Start, seen: Sighting) -> Advice:
@@ -117,8 +121,15 @@ def sampler_warmup(start: Start, seen: Sighting) -> Advice:
     memory = start.out_of_memory
     if memory is not None:
         cause += f" {_asked(memory)}"
-    cures = [f"Let fewer sequences run at once: {_fewer_rows(rows, memory)} instead of {rows:.0f}."]
-    flags = [f"--max-num-seqs {_fewer_rows(rows, memory)}"]
+    fewer, given = _fewer_rows(rows, memory), start.setting("max_num_seqs")
+    cures, flags = [], []
+    if not (isinstance(given, int) and given <= fewer):
+        cures.append(f"Let fewer sequences run at once: {fewer} instead of {rows:.0f}.")
+        flags.append(f"--max-num-seqs {fewer}")
+    if not in_profile and (outside := _graphs_outside(start)) is not None:
+        cause += f" {outside}"
+        cures.append("Capture fewer CUDA graphs, or none, which makes every token slower.")
+        flags += ["--max-cudagraph-capture-size 128", "--enforce-eager"]
     if not in_profile and (lowered := _lowered(start, memory)) is not None:
         cures.append("Or leave more outside of the budget. The KV pool becomes smaller by that.")
         flags.append(lowered)
@@ -204,6 +215,18 @@ def _smaller_profile(start: Start) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(cures), tuple(flags)
 
 
+def _graphs_outside(start: Start) -> str | None:
+    """Until 0.20 CUDA graphs were not part of the budget: they took what it left."""
+    version, graphs = version_of(start.version), start.get(Term.GRAPHS_GIB)
+    total, share = start.get(Term.TOTAL_GIB), utilisation_of(start)
+    if graphs is None or not total or share is None or version is None or version > _GRAPHS_OUTSIDE_UNTIL:
+        return None
+    outside = (1 - share) * total
+    if graphs < outside / 2:
+        return None
+    return f"CUDA graphs took {graphs:.2f} of the {outside:.2f} GiB that this utilisation leaves outside of the budget."
+
+
 def _fewer_rows(rows: float, memory: OutOfMemory | None) -> int:
     """The largest power of two for which the allocation that failed would have fitted, at most half of what it was."""
     most = rows / 2
@@ -238,9 +261,8 @@ def _raised(start: Start, missing_gib: float) -> str | None:
 
 
 def _rounded_context(tokens: float) -> int:
-    """Down to whole 256, for what is small to whole blocks."""
-    step = 256 if tokens >= 1024 else 16
-    return max(step, int(tokens) // step * step)
+    """Down to whole blocks of the usual size."""
+    return max(16, int(tokens) // 16 * 16)
 
 
 def _asked(memory: OutOfMemory) -> str:

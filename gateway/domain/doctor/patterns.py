@@ -93,7 +93,7 @@ NUMBER_LINES: tuple[NumberLine, ...] = (
         *(Term.GRAPHS_GIB, Term.GRAPHS_ESTIMATE_GIB),
     ),
     # Since 0.11; since about 0.24 weights and non-torch are one number.
-    _line("Free memory on device", rf"Free memory on device[^(]{0, 40}\(@/@{_GIB}\)", Term.FREE_GIB, Term.TOTAL_GIB),
+    _line("Free memory on device", rf"Free memory on device[^(]{{0,40}}\(@/@{_GIB}\)", Term.FREE_GIB, Term.TOTAL_GIB),
     _line("Desired GPU", rf"Desired GPU memory utilization is \(@, @{_GIB}\)", Term.UTILISATION, Term.BUDGET_GIB),
     _line("desired GPU", rf"than desired GPU memory utilization \(@, @{_GIB}\)", Term.UTILISATION, Term.BUDGET_GIB),
     _line("Actual usage is", rf"Actual usage is @{_GIB} for weight,", Term.WEIGHTS_GIB),
@@ -135,7 +135,8 @@ STAGE_LINES: tuple[StageLine, ...] = (
 FRAMES: tuple[str, ...] = (
     "load_model", "load_weights", "profile_run", "determine_available_memory", "determine_num_available_blocks",
     "initialize_cache", "initialize_kv_cache", "capture_model", "_dummy_sampler_run", "execute_model",
-    "embed_multimodal", "get_multimodal_embeddings", "_process_image_input", "_execute_mm_encoder", "profile_cudagraph_memory",
+    "embed_multimodal", "get_multimodal_embeddings", "_process_image_input", "_execute_mm_encoder",
+    "profile_cudagraph_memory",
 )  # fmt: skip
 """Functions of vLLM's that tell by their place in a traceback what it was at."""
 

@@ -182,6 +182,8 @@ def _keep_out_of_memory(start: Start, tried: re.Match[str], line: Line) -> None:
         free_gib=None if tried[4] is None else _gib(tried[4], tried[5]),
         in_use_gib=None if tried[6] is None else _gib(tried[6], "G"),
     )
+    if start.out_of_memory.total_gib and Term.TOTAL_GIB not in start.readings:
+        start.read(Term.TOTAL_GIB, start.out_of_memory.total_gib, line.number)
 
 
 def _gib(digits: str, unit: str) -> float:

@@ -62,8 +62,8 @@ class Kind(StrEnum):
 
 
 REQUEST_KINDS = frozenset({
-    Kind.ENCODER_CACHE, Kind.TOO_MANY_ITEMS, Kind.PROMPT_TOO_LONG, Kind.INVALID_IMAGE, Kind.PROCESSOR, Kind.PLACEHOLDERS,
-    Kind.CHAT_TEMPLATE, Kind.TOOL_CHOICE,
+    Kind.ENCODER_CACHE, Kind.TOO_MANY_ITEMS, Kind.PROMPT_TOO_LONG, Kind.INVALID_IMAGE, Kind.PROCESSOR,
+    Kind.PLACEHOLDERS, Kind.CHAT_TEMPLATE, Kind.TOOL_CHOICE,
 })  # fmt: skip
 """One request is answered with an error, the server lives on."""
 
@@ -111,8 +111,7 @@ SIGNS: tuple[Sign, ...] = (
     _sign(Kind.SAMPLER_WARMUP, "when warming up sampler", r"warming up sampler with (?P<rows>\d{1,9}) dummy requests"),
     _sign(Kind.OUT_OF_MEMORY, "out of memory. Tried to allocate"),
     _sign(Kind.OUT_OF_MEMORY, "CUDA error: out of memory"),
-    _sign(Kind.HOST_OUT_OF_MEMORY, "Killed", r"^\S{0,60}:? ?(?:line \d+: +\d+ )?Killed\b|exit(?:ed with)? code "
-    r"137|OOMKilled"),
+    _sign(Kind.HOST_OUT_OF_MEMORY, "Killed", r"^\S{0,60}:? ?(?:line \d+: +\d+ )?Killed\b|code 137|OOMKilled"),
     _sign(Kind.HOST_OUT_OF_MEMORY, "DefaultCPUAllocator: can't allocate memory"),
     # vllm#39687: the words from 0.10 on. Before that the value was read as NAME=NUMBER.
     _sign(
@@ -182,8 +181,7 @@ SIGNS: tuple[Sign, ...] = (
     _sign(Kind.NO_KERNEL, "no kernel image is available"),
     _sign(Kind.BFLOAT16, "Bfloat16 is only supported"),
     _sign(Kind.NCCL, "NCCL", r"ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclInvalidUsage|NCCL error"),
-    _sign(Kind.SHARED_MEMORY, "shared memory", r"(?i)unable to (?:open|allocate) shared memory|out of shared "
-    r"memory|no space.{0,40}/dev/shm"),
+    _sign(Kind.SHARED_MEMORY, "shared memory", r"(?i)unable to \w{4,8} shared memory|out of shared memory"),
     _sign(Kind.SHARED_MEMORY, "Bus error"),
     _sign(Kind.PORT_IN_USE, "ddress already in use"),
     _sign(Kind.DEVICE_ASSERT, "device-side assert triggered"),
