@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from gateway.domain.vision.sources import Source
+
 GIB = 1 << 30
 
 
@@ -89,7 +91,8 @@ class TextSpec:
 @dataclass(frozen=True, slots=True)
 class VisionSpec:
     """The vision tower. `unit_patches` patches become one token (merge x merge); `is_gated` counts three matrices in
-    its MLP, else two. `deepstack_levels` are layers of the language model that it feeds beside its input.
+    its MLP, else two. `deepstack_levels` are layers of the language model that it feeds beside its input. Of `params`,
+    `replicated_params` are whole on every rank.
     """
 
     kind: str
@@ -103,10 +106,8 @@ class VisionSpec:
     is_gated: bool = False
     deepstack_levels: int = 0
     params: int | None = None
+    replicated_params: int = 0
     max_image_tokens: int | None = None
-    tokens_per_tile: int | None = None
-    tile_side: int | None = None
-    max_tiles: int | None = None
 
     @property
     def unit_patches(self) -> int:
@@ -117,7 +118,8 @@ class VisionSpec:
 class ModelSpec:
     """One checkpoint. `source` says where its numbers come from. `file_bytes` is the size of its weight files where
     they were looked at; `quantization` names how it is quantised, None: not at all. `unsupported` says why a plan of
-    it would be wrong (states of linear attention, encoder-decoder), None: it would not.
+    it would be wrong (states of linear attention, encoder-decoder), None: it would not. `family` prices its images
+    (domain/vision), set up by the `processor` files that were found.
     """
 
     name: str
@@ -128,18 +130,21 @@ class ModelSpec:
     quantization: str | None = None
     file_bytes: int | None = None
     unsupported: str | None = None
+    family: str | None = None
+    processor: tuple[Source, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One card, of which a plan uses as many as there are ranks. `total_gib` as torch sees it, not as it is sold;
-    `foreign_gib` is held by other processes. `platform`: cuda, rocm or other.
+    `foreign_gib` is held by other processes. `has_tower_kernel`: vLLM has an attention kernel for vision towers on it
+    that keeps no matrix of scores.
     """
 
     name: str
     total_gib: float
-    platform: str = "cuda"
     foreign_gib: float = 0.0
+    has_tower_kernel: bool = True
 
 
 class Version(NamedTuple):
@@ -245,9 +250,11 @@ class EncoderProfile:
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What takes memory. `weights` without `rotary` and `buffers`, which vLLM's log line counts in with them, as it
-    does `rounding`, the allocator's. `encoder_cache` is kept while the language model is profiled.
+    does `rounding`, the allocator's; the sum is known to `loaded_margin`. `encoder_cache` is kept while the language
+    model is profiled.
     """
 
+    loaded_margin: float
     weights: float
     rotary: float
     buffers: float
