@@ -1,14 +1,16 @@
-"""What a plan of one vLLM start is made from, and what it says: only values, no arithmetic beyond sums.
+"""What a plan of one vLLM start is made from, and what it says: values, and no arithmetic but their own.
 
 Every amount is in GiB (2^30 bytes) on one GPU unless its name says otherwise. An amount known only within limits is a
 Span. How each is found is in the file of its name beside this one; planning.py puts them together.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from gateway.domain.cost import ceil_div
 from gateway.domain.vision.sources import Source
 
 GIB = 1 << 30
@@ -27,13 +29,23 @@ class Span(NamedTuple):
 
     @classmethod
     def around(cls, expected: float, margin: float) -> "Span":
-        """Plus or minus `margin`, and never below nothing."""
-        return cls(max(0.0, expected - margin), expected, expected + margin)
+        """Plus or minus `margin`."""
+        return cls(expected - margin, expected, expected + margin)
 
-    @property
-    def margin(self) -> float:
-        """The larger of the two distances to the limits."""
-        return max(self.expected - self.low, self.high - self.expected)
+    @classmethod
+    def total(cls, *parts: "Span") -> "Span":
+        """Their sum. The parts miss independently of each other, so their distances add up as squares do."""
+        expected = sum(part.expected for part in parts)
+        below = math.hypot(*(part.expected - part.low for part in parts))
+        above = math.hypot(*(part.high - part.expected for part in parts))
+        return cls(expected - below, expected, expected + above)
+
+    @classmethod
+    def largest(cls, *parts: "Span") -> "Span":
+        return cls(*(max(limits) for limits in zip(*parts, strict=True)))
+
+    def __neg__(self) -> "Span":
+        return Span(-self.high, -self.expected, -self.low)
 
 
 class Sliding(NamedTuple):
@@ -119,7 +131,8 @@ class ModelSpec:
     """One checkpoint. `source` says where its numbers come from. `file_bytes` is the size of its weight files where
     they were looked at; `quantization` names how it is quantised, None: not at all. `unsupported` says why a plan of
     it would be wrong (states of linear attention, encoder-decoder), None: it would not. `family` prices its images
-    (domain/vision), set up by the `processor` files that were found.
+    (domain/vision), set up by the `processor` files that were found. `is_pooling`: it embeds or ranks, and
+    samples nothing.
     """
 
     name: str
@@ -130,6 +143,7 @@ class ModelSpec:
     quantization: str | None = None
     file_bytes: int | None = None
     unsupported: str | None = None
+    is_pooling: bool = False
     family: str | None = None
     processor: tuple[Source, ...] = field(default=(), repr=False)
 
@@ -184,6 +198,7 @@ class Flags:
     mm_processor_kwargs: Mapping[str, object] = field(default_factory=dict)
     mm_encoder_tp_mode: str = "weights"
     skip_mm_profiling: bool = False
+    runner: str = "auto"
     disable_hybrid_kv_cache_manager: bool = False
     kv_cache_memory_bytes: int | None = None
     cpu_offload_gb: float = 0.0
@@ -273,12 +288,46 @@ class Terms:
 
 
 class KvLayout(NamedTuple):
-    """The page groups of a model's layers: `bytes_per_block` of one block of one group, `groups` of them."""
+    """How a model's pages are laid out and counted on one rank (kv.py): `groups` of layers, each of which takes blocks
+    of its own out of one pool, `local_groups` of them of sliding layers. `bytes_per_block` is a block of one group,
+    `bytes_per_token` all layers.
+
+    `in_flight_tokens` may be computed and not yet given back, which sliding layers keep beside their window.
+    `is_group_aware` says how vLLM prints the tokens of a pool with several groups.
+    """
 
     groups: int
     block_tokens: int
     bytes_per_block: int
     bytes_per_token: int
+    local_groups: int = 0
+    sliding: Sliding | None = None
+    in_flight_tokens: int = 0
+    is_group_aware: bool = True
+
+    def blocks_of(self, tokens: int) -> int:
+        """Blocks that one request of so many tokens holds at most, over all groups."""
+        blocks = (self.groups - self.local_groups) * ceil_div(tokens, self.block_tokens)
+        if self.sliding is not None:
+            blocks += self.local_groups * self._local_blocks(self.sliding, tokens)
+        return blocks
+
+    def _local_blocks(self, sliding: Sliding, tokens: int) -> int:
+        if sliding.is_chunked:
+            return ceil_div(min(sliding.window + self.in_flight_tokens, tokens), self.block_tokens)
+        # One more: a window need not begin where a block does.
+        return ceil_div(min(sliding.window - 1 + self.in_flight_tokens, tokens), self.block_tokens) + 1
+
+    def blocks_in(self, pool_gib: float) -> int:
+        return max(0, int(pool_gib * GIB // self.bytes_per_block))
+
+    def tokens_in(self, blocks: int, max_model_len: int) -> int:
+        """As vLLM's log line prints them."""
+        if not self.local_groups:
+            return blocks * self.block_tokens
+        if not self.is_group_aware:
+            return blocks // self.groups * self.block_tokens
+        return int(blocks / self.blocks_of(max_model_len) * max_model_len)
 
 
 class TokenSpan(NamedTuple):
