@@ -31,6 +31,10 @@ def doctor(
         str | None,
         typer.Option(help="The card, where the log does not tell its memory: L4, or its GiB."),
     ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(metavar="'vllm serve ...'", help="How it was started, where the log or the server does not tell."),
+    ] = None,
     json_too: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Read a start-up log of vLLM, from 0.6 to 0.32, and say what it measured, how far it came, what failed and why,
@@ -47,7 +51,7 @@ def doctor(
 
       vlm-gateway doctor vllm.log --json | tail -1
 
-      vlm-gateway doctor --upstream http://127.0.0.1:8000
+      vlm-gateway doctor --upstream http://127.0.0.1:8000 --gpu L4
 
     Exit code 0: it started, and its numbers can be true. 1: it did not start, it died, the log ends before it was
     ready, or numbers contradict each other. 2: there is nothing to read, or no line of it is vLLM's.
@@ -58,7 +62,7 @@ def doctor(
     diagnosis = diagnose(log)
     if diagnosis.ending is Ending.NOTHING:
         fail(f"{file}: no line in it is vLLM's, among {log.lines:,} that were read. Is it the output of `vllm serve`?")
-    comparison = compare_with_plan(diagnosis.start, Assumed(model, gpu))
+    comparison = compare_with_plan(diagnosis.start, Assumed(model, gpu, command))
     print_diagnosis(diagnosis, comparison)
     if json_too:
         typer.echo(json.dumps(as_json(diagnosis, comparison)))

@@ -2,37 +2,44 @@
 
 from typing import NamedTuple
 
+from gateway.domain.doctor.command_line import flags_of as flags_of_command
 from gateway.domain.doctor.measured import Start
 from gateway.domain.doctor.planned import Comparison, compare, flags_of, total_gib, version_for_plan
-from gateway.domain.memory.defaults import NotPlannableError
 from gateway.domain.memory.gpus import gpu_of, known_total_gib
 from gateway.domain.memory.planning import make_plan
 from gateway.models.known_specs import known_spec
 
 _ANY_CARD_GIB = 80.0
+_CONSUMER_ROCM_GIB = 40.0
+"""AMD's cards with less have no attention kernel for vision towers; the planner knows them by name."""
 
 
 class Assumed(NamedTuple):
-    """What the operator says where the log does not."""
+    """What the operator says where the log or the server does not. `command` is a `vllm serve` line."""
 
     model: str | None = None
     gpu: str | None = None
+    command: str | None = None
 
 
 def compare_with_plan(start: Start, assumed: Assumed) -> Comparison:
+    """Never raises: what stands in the way of a plan is told."""
+    if assumed.command is not None:
+        start.flags = {**flags_of_command(assumed.command), **start.flags}
     name = assumed.model or start.model
     if start.engine == "V0":
         return Comparison(why_not="engine V0 is not planned.")
     if name is None:
-        return Comparison(why_not="the log does not name the model; give --model.")
+        return Comparison(why_not="the model is not named; give --model.")
     spec = known_spec(name)
     if spec is None:
         return Comparison(why_not=f"{name} is not in the table of models; give --model with its published name.")
     total = total_gib(start) or _said_gib(assumed.gpu)
-    gpu = gpu_of(assumed.gpu or "the card", total or _ANY_CARD_GIB)
+    is_consumer_rocm = start.platform == "rocm" and (total or 0) < _CONSUMER_ROCM_GIB
+    card = assumed.gpu or ("Radeon" if is_consumer_rocm else "the card")
     try:
-        plan = make_plan(spec, gpu, flags_of(start), version_for_plan(start))
-    except (NotPlannableError, ValueError) as refused:
+        plan = make_plan(spec, gpu_of(card, total or _ANY_CARD_GIB), flags_of(start), version_for_plan(start))
+    except ValueError as refused:
         return Comparison(why_not=f"{refused}.")
     return compare(start, plan, is_card_known=total is not None)
 

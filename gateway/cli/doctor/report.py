@@ -24,12 +24,18 @@ def as_json(diagnosis: Diagnosis, comparison: Comparison) -> Mapping[str, Any]:
             term: {"value": reading.value, "other_rank": reading.other, "line": reading.line}
             for term, reading in start.readings.items()
         },
-        "compared": [_row(row) for row in comparison.rows],
-        "plan": {"verdict": comparison.verdict, "why_not": comparison.why_not},
+        **comparison_as_json(comparison),
         "findings": [_finding(each) for each in diagnosis.findings],
         "flags": [note._asdict() for note in diagnosis.flag_notes],
         "contradictions": [each._asdict() for each in (*diagnosis.contradictions, *comparison.contradictions)],
         "notes": list(diagnosis.notes),
+    }
+
+
+def comparison_as_json(comparison: Comparison) -> Mapping[str, Any]:
+    return {
+        "compared": [_row(row) for row in comparison.rows],
+        "plan": {"verdict": comparison.verdict, "why_not": comparison.why_not},
     }
 
 

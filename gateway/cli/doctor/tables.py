@@ -43,22 +43,27 @@ _NAMES: Mapping[Term, str] = {
 def print_diagnosis(diagnosis: Diagnosis, comparison: Comparison) -> None:
     console = wide_console()
     for line in _heading(diagnosis):
-        _say(console, line)
+        say(console, line)
     for found in diagnosis.findings:
         _print_finding(console, found)
     if diagnosis.start.readings:
         console.print(_numbers_table(diagnosis.start))
-    if comparison.rows:
-        console.print(_comparison_table(comparison))
-    if comparison.why_not is not None:
-        _say(console, f"No plan beside it: {comparison.why_not}")
-    if comparison.verdict is not None:
-        _say(console, f"A plan of the same start says: {comparison.verdict}")
+    print_comparison(console, comparison)
     contradictions = (*diagnosis.contradictions, *comparison.contradictions)
     _print_list(console, "Numbers", [f"{each.certainty}: {each.text}" for each in contradictions])
     flags = [f"{note.flag}{_given(note.value)}: {note.verdict}. {note.text}" for note in diagnosis.flag_notes]
     _print_list(console, "Flags", flags)
     _print_list(console, "Notes", diagnosis.notes)
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """The table, as far as there is a plan, and why there is no more of it."""
+    if comparison.rows:
+        console.print(_comparison_table(comparison))
+    if comparison.why_not is not None:
+        say(console, f"Not compared{' further' if comparison.rows else ' with a plan'}: {comparison.why_not}")
+    if comparison.verdict is not None:
+        say(console, f"A plan of the same start says: {comparison.verdict}.")
 
 
 def _heading(diagnosis: Diagnosis) -> Iterator[str]:
@@ -75,13 +80,13 @@ def _heading(diagnosis: Diagnosis) -> Iterator[str]:
 def _print_finding(console: Console, found: Finding) -> None:
     times = "" if found.count == 1 else f", {found.count} times"
     kind = "Refused requests" if found.is_of_a_request else "Failed"
-    _say(console, f"\n{kind}: {found.advice.title} (line {found.line}{times})")
-    _say(console, f"  {found.text.strip()[:200]}")
-    _say(console, f"  Why: {found.advice.cause}")
+    say(console, f"\n{kind}: {found.advice.title} (line {found.line}{times})")
+    say(console, f"  {found.text.strip()[:200]}")
+    say(console, f"  Why: {found.advice.cause}")
     for cure in found.advice.cures:
-        _say(console, f"  - {cure}")
+        say(console, f"  - {cure}")
     for flag in found.advice.flags:
-        _say(console, f"  Try: {flag}")
+        say(console, f"  Try: {flag}")
 
 
 def _numbers_table(start: Start) -> Table:
@@ -130,12 +135,12 @@ def _given(value: str | None) -> str:
 
 def _print_list(console: Console, title: str, sentences: tuple[str, ...] | list[str]) -> None:
     if sentences:
-        _say(console, f"\n{title}:")
+        say(console, f"\n{title}:")
     for sentence in sentences:
-        _say(console, f"- {sentence}")
+        say(console, f"- {sentence}")
 
 
-def _say(console: Console, line: str) -> None:
+def say(console: Console, line: str) -> None:
     """Words of a log may look like markup, and may hold what moves a cursor."""
     safe = "".join(character if character.isprintable() or character == "\n" else "?" for character in line)
     console.print(safe, markup=False, soft_wrap=True)

@@ -117,7 +117,8 @@ def _terms(start: Start, plan: Plan) -> Iterator[Row]:
     terms, profile = plan.terms, plan.encoder_profile
     yield from _row(start, Term.WEIGHTS_GIB, "weights", "GiB", Span.around(terms.loaded, terms.loaded_margin))
     yield from _row(start, Term.ENCODER_BUDGET, "encoder budget", "tokens", Span.exact(profile.budget_tokens))
-    yield from _row(start, Term.ENCODER_ITEMS, f"{profile.modality or 'item'}s profiled", "", Span.exact(profile.items))
+    items = f"{start.profiled_modality or profile.modality}s profiled"
+    yield from _row(start, Term.ENCODER_ITEMS, items, "", Span.exact(profile.items))
     pool = start.get(Term.KV_GIB)
     context = plan.flags.max_model_len or 0
     if pool is not None and pool > 0 and context:
@@ -134,7 +135,11 @@ def _of_the_card(start: Start, plan: Plan) -> Iterator[Row]:
     yield from _row(start, Term.BUDGET_GIB, "budget", "GiB", Span.exact(plan.budget))
     yield from _row(start, Term.NON_TORCH_GIB, "non-torch", "GiB", terms.non_torch)
     yield from _row(start, Term.WEIGHTS_AND_NON_TORCH_GIB, "weights and non-torch", "GiB", held)
-    yield from _row(start, Term.ACTIVATION_GIB, "peak of the profile run", "GiB", plan.peak)
+    peak, name = plan.peak, "peak of the profile run"
+    if plan.graphs_in_budget and Term.WEIGHTS_AND_NON_TORCH_GIB in start.readings:
+        # Versions that print weights and non-torch as one number count the graphs' estimate into the peak.
+        peak, name = Span(*map(sum, zip(plan.peak, terms.graphs, strict=True))), f"{name}, and graphs"
+    yield from _row(start, Term.ACTIVATION_GIB, name, "GiB", peak)
     yield from _row(start, Term.GRAPHS_GIB, "CUDA graphs", "GiB", terms.graphs)
     yield from _row(start, Term.KV_GIB, "KV cache", "GiB", plan.kv_pool)
     if start.stage > Stage.KV_SIZING:
