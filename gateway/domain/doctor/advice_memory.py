@@ -256,7 +256,7 @@ def _raised(start: Start, missing_gib: float) -> str | None:
         total = budget / now
     if now is None or not total:
         return None
-    share = ceil((now + missing_gib / total) * 100) / 100
+    share = ceil((now + missing_gib / total) * 100 - 1e-6) / 100
     return utilisation_flag(share) if now < share <= _HIGHEST_UTILISATION else None
 
 

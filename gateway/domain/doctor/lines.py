@@ -93,7 +93,8 @@ def read_line(number: int, text: str, *, level: str | None = None, depth: int = 
     """The messages of one line: none if it is blank, several if it is JSON whose message has several lines."""
     text = _COLOURS.sub("", text)
     prefix = _VLLM.search(text)
-    if prefix is None and depth < _DEEPEST_WRAPPING and (inner := _unwrapped(text)) is not None:
+    may_be_json = prefix is None or text.startswith("{")
+    if may_be_json and depth < _DEEPEST_WRAPPING and (inner := _unwrapped(text)) is not None:
         level_inside, message = inner
         for each in _ENDS.split(message):
             yield from read_line(number, each, level=level_inside or level, depth=depth + 1)

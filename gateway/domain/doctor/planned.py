@@ -58,8 +58,7 @@ def flags_of(start: Start) -> Flags:
             value = start.setting(_CONFIG_NAMES[field.name])
         if value is not None and _fits(field.name, value, getattr(defaults, field.name)):
             found[field.name] = value
-    if (share := utilisation_of(start)) is not None:
-        found["gpu_memory_utilization"] = share
+    found["gpu_memory_utilization"] = utilisation_of(start)
     for name, term in (("max_model_len", Term.CONTEXT), ("max_num_batched_tokens", Term.BATCHED_TOKENS)):
         told = start.get(term)
         if told is not None and told >= 1:
