@@ -281,3 +281,18 @@ def test_all_mistakes_are_named_and_exit_2(options, mistakes):
     assert result.exit_code == 2
     for mistake in mistakes:
         assert mistake in result.stderr
+
+
+def test_a_running_server_is_compared_with_a_plan_where_a_card_is_named(upstream):
+    said, result = found("--upstream", upstream, "--gpu", "L4", "--command", "vllm serve m --max-num-seqs 8")
+    [compared] = said["compared"]
+    assert compared["url"].rstrip("/") == upstream.rstrip("/")
+    assert compared["plan"]["why_not"] is not None or compared["compared"]
+    assert f"Plan for {compared['url']}" in result.stdout
+    assert found("--upstream", upstream)[0]["compared"] == []
+
+
+def test_a_server_that_does_not_answer_has_no_plan():
+    said, result = found("--upstream", f"http://127.0.0.1:{free_port()}", "--gpu", "L4")
+    assert result.exit_code == 1
+    assert said["compared"][0]["plan"]["why_not"] is not None

@@ -31,6 +31,7 @@ from tests.support.live_gateway import chat, image
 from tests.support.markdown import ROOT, Block, Page
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.processes import free_port, running_gateway
+from tests.support.vllm_logs import file_of
 
 MODEL = "Qwen/Qwen2.5-VL-7B-Instruct"
 MOST_SECONDS = 60
@@ -252,7 +253,8 @@ def _files() -> Mapping[str, bytes]:
     """What the pages speak of."""
     photos = [image(data_url(encoded(picture(1680, 1260, seed=seed)))) for seed in (1, 2)]
     body = json.dumps(chat("Which is sharper?", *photos, model=MODEL)).encode()
-    return {"photo.jpg": encoded(picture(4000, 3000), "JPEG"), "request.json": body}
+    log = file_of("v0_8_3_sampler")
+    return {"photo.jpg": encoded(picture(4000, 3000), "JPEG"), "request.json": body, "vllm.log": log}
 
 
 def _end(group: int) -> None:

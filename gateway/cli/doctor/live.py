@@ -7,6 +7,7 @@ import msgspec
 from gateway.cli.options import fail, read_settings, upstream_flags
 from gateway.domain.doctor.live import log_of_server
 from gateway.domain.doctor.reader import Log
+from gateway.models.known_specs import known_spec
 from gateway.policies import upstreams_of
 from gateway.upstream.pages import PageError, Pages
 from gateway.wire.vllm_cache_config import read_cache_config
@@ -47,7 +48,10 @@ async def look_at_server(url: str, key: str | None) -> Log:
     finally:
         await pages.close()
     card = models[0] if models else _Card("")
-    return log_of_server(labels, version, card.root or card.id or None, card.max_model_len)
+    # An alias is the name that clients write, the root what it was started with: a published name, or a folder.
+    names = [name for name in (card.root, card.id) if name]
+    model = next((name for name in names if known_spec(name) is not None), next(iter(names), None))
+    return log_of_server(labels, version, model, card.max_model_len)
 
 
 async def _body(pages: Pages, path: str) -> bytes:

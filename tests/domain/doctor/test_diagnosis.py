@@ -5,6 +5,7 @@ import pytest
 from gateway.domain.doctor.diagnosis import Ending
 from gateway.domain.doctor.measured import Stage
 from gateway.domain.doctor.signs import SIGNS, Kind
+from tests.real.starts import STARTS
 from tests.support.vllm_logs import NAMES, diagnosed, error, file_of
 
 SERVING = "INFO:     Application startup complete.\n"
@@ -164,3 +165,12 @@ def test_a_failure_is_known_by_its_words(kind):
 def test_every_kind_is_seen_in_some_test():
     logs = {each.kind for name in NAMES for each in diagnosed(file_of(name.removesuffix(".log"))).findings}
     assert logs | set(PLAIN) | {Kind.ENGINE_DIED} == set(Kind) == {sign.kind for sign in SIGNS}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_captures_of_a_real_vllm(name):
+    """tests/real/test_doctor.py makes them anew."""
+    found, kind = diagnosed(file_of(f"real_v0_32_{name}")), STARTS[name].kind
+    assert found.ending is (Ending.STARTED if kind is None else Ending.FAILED)
+    assert [each.kind for each in found.findings] == ([] if kind is None else [kind])
+    assert found.contradictions == ()
