@@ -114,7 +114,7 @@ def _item_tokens(model: ModelSpec, vision: VisionSpec, flags: Flags, version: Ve
     if vision.kind == "qwen3_vl" and isinstance(family, QwenVL):
         pixels = _video_pixels(flags)
         return {IMAGE: image, VIDEO: largest_grid(pixels // _FRAMES_OF_TWO, family.unit)}
-    if vision.kind.startswith("intern_vit") and model.name.startswith("InternVL3"):
+    if vision.kind.startswith("intern_vit") and "internvl3" in model.name.lower():
         frames = max(1, (length - image) // _TILE_TOKENS)
         return {IMAGE: image, VIDEO: frames * _TILE_TOKENS}
     return {IMAGE: image}
