@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
+from gateway.cli.check.planned import PlannedPool, planned_pool
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
@@ -67,6 +68,7 @@ class UpstreamFound:
     state: UpstreamState
     engine: Engine
     models: list[ModelFound]
+    planned: PlannedPool | None = None
 
     def as_json(self) -> dict[str, Any]:
         report = self.state.report
@@ -80,6 +82,7 @@ class UpstreamFound:
             "kv_block_tokens": self.engine.kv_block_tokens if report else None,
             "prefix_caching": self.engine.prefix_caching if report else None,
             "models": [asdict(model) for model in self.models],
+            **({"planned": asdict(self.planned)} if self.planned else {}),
         }
 
 
@@ -172,6 +175,7 @@ def _found(
         state=state,
         engine=engine,
         models=[_describe(model, served_names, table.limits(model).kv_groups) for model in served],
+        planned=planned_pool(upstream.kv_blocks, state.report),
     )
 
 

@@ -97,6 +97,8 @@ def _print_upstream(console: Console, upstream: UpstreamFound) -> None:
     if engine.kv_blocks is not None:
         tokens = engine.kv_blocks * engine.kv_block_tokens
         console.print(f"KV pool: {engine.kv_blocks:,} blocks of {engine.kv_block_tokens} tokens = {tokens:,} tokens")
+    if upstream.planned is not None:
+        console.print(upstream.planned.sentence, soft_wrap=True)
     if state.report is not None:
         console.print(f"Prefix caching: {'on' if engine.prefix_caching else 'off'}")
     if upstream.models:

@@ -69,11 +69,22 @@ def _check(phase: Phase, needed: Span, available: Span) -> PhaseCheck:
     return PhaseCheck(phase, needed, available, Span.total(available, -needed))
 
 
+_TOLD = {
+    Phase.SNAPSHOT: "vLLM wants {needed} GiB to be free at the start, of which it has {available}",
+    Phase.LOAD: "weights and CUDA need {needed} GiB of {available}",
+    Phase.PROFILE: "the trial run needs {needed} GiB with the weights, of {available}",
+    Phase.KV_SIZING: "{available} GiB remain for the KV pool",
+    Phase.LENGTH_CHECK: "one request of full length needs {needed} GiB of a KV pool of {available}",
+    Phase.GRAPHS: "CUDA graphs need {needed} GiB of the {available} beside the KV pool",
+    Phase.SAMPLER_WARMUP: "the sampler's warm-up needs {needed} GiB of the {available} that graphs leave",
+    Phase.SERVING: "the vision tower needs {needed} GiB at its peak, and {available} are kept free",
+}
+
+
 def _why(check: PhaseCheck) -> str:
-    return (
-        f"{check.phase} needs {check.needed.expected:.2f} GiB and has {check.available.expected:.2f}, "
-        f"which leaves {check.slack.expected:+.2f} ({check.slack.low:+.2f} to {check.slack.high:+.2f})"
-    )
+    needed, available = f"{check.needed.expected:.2f}", f"{check.available.expected:.2f}"
+    told = _TOLD[check.phase].format(needed=needed, available=available)
+    return f"{told}; left are {check.slack.expected:+.2f} GiB ({check.slack.low:+.2f} to {check.slack.high:+.2f})"
 
 
 def _free_beside_pool(start: Start, total: Span, loaded: Span) -> Span:

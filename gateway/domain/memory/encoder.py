@@ -8,10 +8,12 @@ import math
 from collections.abc import Mapping
 
 from gateway.domain.cost import ceil_div
+from gateway.domain.geometry import Size
 from gateway.domain.memory.calibration import Calibration
 from gateway.domain.memory.dtypes import model_bytes
 from gateway.domain.memory.plan import GIB, EncoderProfile, Flags, ModelSpec, Span, Version, VisionSpec
-from gateway.domain.vision.base import VisionFamily
+from gateway.domain.vision.base import UnservableImageError, VisionFamily
+from gateway.domain.vision.checkpoints import checkpoint_of_model_name
 from gateway.domain.vision.qwen_vl import MAX_ASPECT_RATIO, QwenVL
 from gateway.domain.vision.registry import resolve
 
@@ -25,6 +27,13 @@ video_preprocessor_config.json; vLLM's log of one image as the largest item agre
 _FRAMES_OF_TWO = 2
 _TILE_TOKENS = 256
 
+_LARGE = tuple(
+    size
+    for ratio in (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12)
+    for size in (Size(6000, int(6000 / ratio)), Size(int(6000 / ratio), 6000))
+)
+"""Images that fill every grid of tiles."""
+
 _NOTHING = EncoderProfile(None, 0, 0, 0, 0)
 
 
@@ -32,8 +41,13 @@ def family_of(model: ModelSpec, flags: Flags) -> VisionFamily | None:
     """What prices the model's images under these flags; None: no family is known for it."""
     if model.family is None:
         return None
-    has_processor = bool(model.processor)
-    return resolve(model.family, model.processor, options=flags.mm_processor_kwargs, has_processor=has_processor).family
+    return resolve(
+        model.family,
+        model.processor,
+        options=flags.mm_processor_kwargs,
+        checkpoint=checkpoint_of_model_name(model.name),
+        has_processor=bool(model.processor),
+    ).family
 
 
 def encoder_profile(model: ModelSpec, flags: Flags, version: Version) -> EncoderProfile:
@@ -43,7 +57,7 @@ def encoder_profile(model: ModelSpec, flags: Flags, version: Version) -> Encoder
     largest = {
         modality: tokens
         for modality, tokens in _item_tokens(model, model.vision, flags, version).items()
-        if flags.limit_mm_per_prompt.get(modality, _UNLIMITED) > 0
+        if tokens and flags.limit_mm_per_prompt.get(modality, _UNLIMITED) > 0
     }
     if not largest:
         return _NOTHING
@@ -114,7 +128,7 @@ def _item_tokens(model: ModelSpec, vision: VisionSpec, flags: Flags, version: Ve
     if vision.kind == "qwen3_vl" and isinstance(family, QwenVL):
         pixels = _video_pixels(flags)
         return {IMAGE: image, VIDEO: largest_grid(pixels // _FRAMES_OF_TWO, family.unit)}
-    if vision.kind.startswith("intern_vit") and model.name.startswith("InternVL3"):
+    if vision.kind.startswith("intern_vit") and "internvl3" in model.name.lower():
         frames = max(1, (length - image) // _TILE_TOKENS)
         return {IMAGE: image, VIDEO: frames * _TILE_TOKENS}
     return {IMAGE: image}
@@ -125,8 +139,15 @@ def largest_image_tokens(vision: VisionSpec, family: VisionFamily | None) -> int
     if isinstance(family, QwenVL):
         return largest_grid(family.max_pixels, family.unit)
     if family is not None:
-        return family.max_image_tokens
+        return max(_embeddings(family, size) for size in _LARGE)
     return vision.max_image_tokens or 0
+
+
+def _embeddings(family: VisionFamily, size: Size) -> int:
+    try:
+        return family.tokens(size).encoder
+    except UnservableImageError:
+        return 0
 
 
 def largest_grid(max_pixels: int, unit: int) -> int:

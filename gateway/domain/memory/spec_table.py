@@ -17,7 +17,7 @@ def spec_from_row(name: str, row: Mapping[str, Any]) -> ModelSpec:
         text=_text(row["text"]),
         vision=VisionSpec(**vision) if vision else None,
         unsupported=row.get("unsupported"),
-        family=checkpoint.family if checkpoint and vision else None,
+        family=row.get("family") or (checkpoint.family if checkpoint and vision else None),
     )
 
 
