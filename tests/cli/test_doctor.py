@@ -3,6 +3,7 @@
 import http.server
 import importlib
 import json
+import re
 import threading
 from contextlib import contextmanager
 
@@ -89,7 +90,9 @@ def test_the_card_and_the_command_are_told_where_the_log_does_not():
 
 def test_a_model_under_another_name_is_told():
     log = file_of("v0_9_0").replace(MODEL.encode(), b"/models/ours")
-    assert "/models/ours is not in the table" in found("-", given=log)[0]["plan"]["why_not"]
+    assert "give --model with its published name or its folder" in found("-", given=log)[0]["plan"]["why_not"]
+    for odd in (b"~nobody-here/x", b"x" * 5000, b"a\\0b"):
+        assert found("-", given=log.replace(b"/models/ours", odd))[0]["plan"]["why_not"]
     assert found("-", "--model", MODEL, given=log)[0]["compared"]
 
 
@@ -196,6 +199,25 @@ def test_a_server_that_is_no_vllm_ends_with_2(pages):
         result = run("--upstream", url)
     assert result.exit_code == 2
     assert "Is a vLLM there?" in result.stderr
+
+
+def test_a_page_holds_all_that_is_printed_and_needs_nothing_else(tmp_path):
+    page = tmp_path / "doctor.html"
+    result = run(path_of("v0_23_0"), "--gpu", "A100-80GB", "--html", str(page))
+    assert result.exit_code == 1
+    text = page.read_text()
+    assert "No memory is left for the KV cache" in text
+    assert "By the plan, one flag alone would change" in text
+    assert not set(re.findall(r"(?:src|href|url)[=(]", text))
+    assert run(path_of("v0_23_0"), "--html", str(tmp_path / "no" / "where")).exit_code == 2
+
+
+def test_the_plan_says_what_single_flags_would_change():
+    said, result = found(path_of("v0_23_0"), "--gpu", "A100-80GB")
+    [video] = [each for each in said["plan"]["reliefs"] if "video" in each["flag"]]
+    assert video["pool_gib"] > 10
+    assert f"{video['flag']}: KV pool +{video['pool_gib']:.2f} GiB" in result.stdout
+    assert "one flag alone" not in run(path_of("v0_9_0"), "--gpu", "L4").stdout
 
 
 def test_a_long_log_is_read_in_pieces(tmp_path):

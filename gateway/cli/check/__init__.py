@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.check.findings import LOOK_SECONDS, find
 from gateway.cli.check.beside_plan import compare_servers, print_compared
+from gateway.cli.check.findings import LOOK_SECONDS, find
 from gateway.cli.check.tables import print_findings
 from gateway.cli.doctor.comparing import Assumed
 from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags

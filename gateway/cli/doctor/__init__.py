@@ -10,8 +10,8 @@ from gateway.cli.doctor.comparing import Assumed, compare_with_plan
 from gateway.cli.doctor.live import ask_server
 from gateway.cli.doctor.reading import read_file
 from gateway.cli.doctor.report import as_json
-from gateway.cli.doctor.tables import print_diagnosis
-from gateway.cli.options import fail
+from gateway.cli.doctor.tables import as_page, print_diagnosis
+from gateway.cli.options import fail, wide_console
 from gateway.domain.doctor.diagnosis import Ending, diagnose
 
 
@@ -35,6 +35,7 @@ def doctor(
         str | None,
         typer.Option(metavar="'vllm serve ...'", help="How it was started, where the log or the server does not tell."),
     ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all of it as one HTML page too.")] = None,
     json_too: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Read a start-up log of vLLM, from 0.6 to 0.32, and say what it measured, how far it came, what failed and why,
@@ -63,8 +64,17 @@ def doctor(
     if diagnosis.ending is Ending.NOTHING:
         fail(f"{file}: no line in it is vLLM's, among {log.lines:,} that were read. Is it the output of `vllm serve`?")
     comparison = compare_with_plan(diagnosis.start, Assumed(model, gpu, command))
-    print_diagnosis(diagnosis, comparison)
+    print_diagnosis(wide_console(), diagnosis, comparison)
+    if html is not None:
+        _write(html, as_page(diagnosis, comparison))
     if json_too:
         typer.echo(json.dumps(as_json(diagnosis, comparison)))
     if not diagnosis.is_well:
         raise typer.Exit(1)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"--html {path}: {error.strerror or error}")

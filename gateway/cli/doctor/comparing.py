@@ -7,7 +7,7 @@ from gateway.domain.doctor.measured import Start
 from gateway.domain.doctor.planned import Comparison, compare, flags_of, total_gib, version_for_plan
 from gateway.domain.memory.gpus import gpu_of, known_total_gib
 from gateway.domain.memory.planning import make_plan
-from gateway.models.known_specs import known_spec
+from gateway.models.spec_sources import find_spec, hub_cache, own_folder
 
 _ANY_CARD_GIB = 80.0
 _CONSUMER_ROCM_GIB = 40.0
@@ -31,9 +31,12 @@ def compare_with_plan(start: Start, assumed: Assumed) -> Comparison:
         return Comparison(why_not="engine V0 is not planned.")
     if name is None:
         return Comparison(why_not="the model is not named; give --model.")
-    spec = known_spec(name)
-    if spec is None:
-        return Comparison(why_not=f"{name} is not in the table of models; give --model with its published name.")
+    try:
+        spec = find_spec(name, (own_folder, hub_cache()))
+    except (ValueError, OSError, RuntimeError) as unknown:  # a log may give a model any name, also one that is no path
+        return Comparison(
+            why_not=f"{str(unknown).partition('. ')[0]}; give --model with its published name or its folder."
+        )
     total = total_gib(start) or _said_gib(assumed.gpu)
     is_consumer_rocm = start.platform == "rocm" and (total or 0) < _CONSUMER_ROCM_GIB
     card = assumed.gpu or ("Radeon" if is_consumer_rocm else "the card")

@@ -35,7 +35,11 @@ def as_json(diagnosis: Diagnosis, comparison: Comparison) -> Mapping[str, Any]:
 def comparison_as_json(comparison: Comparison) -> Mapping[str, Any]:
     return {
         "compared": [_row(row) for row in comparison.rows],
-        "plan": {"verdict": comparison.verdict, "why_not": comparison.why_not},
+        "plan": {
+            "verdict": comparison.verdict,
+            "why_not": comparison.why_not,
+            "reliefs": [each._asdict() for each in comparison.reliefs],
+        },
     }
 
 

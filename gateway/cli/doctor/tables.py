@@ -1,13 +1,14 @@
 """How `doctor` prints what it found: the verdict first, then why, then the numbers."""
 
 from collections.abc import Iterator, Mapping
+from io import StringIO
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.options import wide_console
+from gateway.cli.options import PIPE_WIDTH
 from gateway.domain.doctor.diagnosis import Diagnosis, Ending, Finding
 from gateway.domain.doctor.measured import Start, Term
 from gateway.domain.doctor.planned import Comparison, Row
@@ -40,8 +41,17 @@ _NAMES: Mapping[Term, str] = {
 }
 
 
-def print_diagnosis(diagnosis: Diagnosis, comparison: Comparison) -> None:
-    console = wide_console()
+_MOST_RELIEFS = 4
+
+
+def as_page(diagnosis: Diagnosis, comparison: Comparison) -> str:
+    """What is printed as one HTML file that needs nothing else."""
+    console = Console(record=True, file=StringIO(), width=PIPE_WIDTH, highlight=False)
+    print_diagnosis(console, diagnosis, comparison)
+    return console.export_html(inline_styles=True)
+
+
+def print_diagnosis(console: Console, diagnosis: Diagnosis, comparison: Comparison) -> None:
     for line in _heading(diagnosis):
         say(console, line)
     for found in diagnosis.findings:
@@ -49,6 +59,11 @@ def print_diagnosis(diagnosis: Diagnosis, comparison: Comparison) -> None:
     if diagnosis.start.readings:
         console.print(_numbers_table(diagnosis.start))
     print_comparison(console, comparison)
+    if diagnosis.ending is not Ending.STARTED:
+        reliefs = [
+            f"{each.flag}: KV pool {each.pool_gib:+.2f} GiB, at the cost of {each.loss}" for each in comparison.reliefs
+        ]
+        _print_list(console, "By the plan, one flag alone would change", reliefs[:_MOST_RELIEFS])
     contradictions = (*diagnosis.contradictions, *comparison.contradictions)
     _print_list(console, "Numbers", [f"{each.certainty}: {each.text}" for each in contradictions])
     flags = [f"{note.flag}{_given(note.value)}: {note.verdict}. {note.text}" for note in diagnosis.flag_notes]

@@ -12,6 +12,7 @@ from gateway.domain.doctor.advice import utilisation_of
 from gateway.domain.doctor.arithmetic import Certainty, Contradiction
 from gateway.domain.doctor.measured import Stage, Start, Term
 from gateway.domain.doctor.versions import version_of
+from gateway.domain.memory.advice import Relief, reliefs
 from gateway.domain.memory.plan import NEWEST, Flags, KvLayout, Plan, Span, Version
 
 _CONFIG_NAMES: Mapping[str, str] = {"max_model_len": "max_seq_len"}
@@ -40,12 +41,15 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`why_not` says why there is no plan, or not all of it."""
+    """`why_not` says why there is no plan, or not all of it; `reliefs` what single flags would change by the plan, the
+    least loss first.
+    """
 
     rows: tuple[Row, ...] = ()
     verdict: str | None = None
     why_not: str | None = None
     contradictions: tuple[Contradiction, ...] = ()
+    reliefs: tuple[Relief, ...] = ()
 
 
 def flags_of(start: Start) -> Flags:
@@ -108,6 +112,7 @@ def compare(start: Start, plan: Plan, *, is_card_known: bool) -> Comparison:
         if is_card_known
         else "the log does not say how much memory the card has; give --gpu for all of it.",
         contradictions=tuple(_impossible(start, plan.kv_layout, plan.model.name)),
+        reliefs=tuple(reliefs(plan)) if is_card_known else (),
     )
 
 
