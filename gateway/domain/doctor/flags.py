@@ -12,6 +12,7 @@ from gateway.domain.doctor.real_flags import REAL_FLAGS, VERSION
 from gateway.domain.doctor.versions import version_of
 
 _SIMILARITY = 0.75
+_NEWEST = (0, 32)
 _MOST_NOTES = 40
 
 
@@ -50,9 +51,21 @@ def _by_name(written: str, start: Start, *, is_refused: bool) -> FlagNote | None
         return FlagNote(flag, None, FlagVerdict.GONE, _gone(name, start))
     if _is_real(name):
         return _refused_though_real(flag, start) if is_refused else None
+    if _was_taken(start):
+        return FlagNote(flag, None, FlagVerdict.GONE, f"vLLM {VERSION} has no such flag.{_still_taken(start)}")
     close = get_close_matches(name, REAL_FLAGS, n=1, cutoff=_SIMILARITY)
     meant = f" Did you mean --{close[0]}?" if close else ""
     return FlagNote(flag, None, FlagVerdict.UNKNOWN, f"vLLM {VERSION} has no such flag.{meant}")
+
+
+def _was_taken(start: Start) -> bool:
+    """An older vLLM listed it among the arguments that it was given."""
+    version = version_of(start.version)
+    return "arguments" in start.marks and version is not None and version < _NEWEST
+
+
+def _still_taken(start: Start) -> str:
+    return f" vLLM {start.version} still takes it; an upgrade ends with an error."
 
 
 def _refused_though_real(flag: str, start: Start) -> FlagNote:
@@ -65,8 +78,8 @@ def _gone(name: str, start: Start) -> str:
     gone = GONE[name]
     version = version_of(start.version)
     since = f"since {gone.since[0]}.{gone.since[1]}" if gone.since else f"in {VERSION}"
-    works = gone.since is not None and version is not None and version < gone.since
-    here = f" vLLM {start.version} still takes it; an upgrade ends with an error." if works else ""
+    is_older = gone.since is not None and version is not None and version < gone.since
+    here = _still_taken(start) if is_older or _was_taken(start) else ""
     instead = f" Instead: {gone.instead}." if gone.instead else ""
     return f"The flag is gone {since}: {gone.why}.{instead}{here}"
 

@@ -83,6 +83,16 @@ def test_a_flag_that_a_version_still_took_is_told_so():
     assert "still takes it" not in only("--swap-space 4").text
 
 
+def test_a_flag_that_an_older_version_lists_among_its_arguments_is_gone_since():
+    given = INFO + "non-default args: {'enable_something_old': True, 'num_scheduler_steps': 8}\n"
+    first, second = diagnosed(f"{INFO}vLLM server version 0.9.2, serving model m\n{given}").flag_notes
+    assert (first.verdict, second.verdict) == (FlagVerdict.GONE, FlagVerdict.GONE)
+    assert "vLLM 0.9.2 still takes it" in first.text
+    assert "vLLM 0.9.2 still takes it" in second.text
+    first, second = diagnosed(given).flag_notes
+    assert (first.verdict, "still takes it" in second.text) == (FlagVerdict.UNKNOWN, False)
+
+
 def test_a_real_flag_that_was_refused_is_newer_than_the_log():
     refused = "vllm serve: error: unrecognized arguments: --max-num-queued-reqs 4\n"
     [note] = diagnosed(f"{INFO}vLLM server version 0.11.0, serving model m\n{refused}").flag_notes
