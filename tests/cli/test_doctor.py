@@ -88,6 +88,15 @@ def test_the_card_and_the_command_are_told_where_the_log_does_not():
     assert "give --gpu" in unknown["plan"]["why_not"]
 
 
+def test_a_command_alone_is_judged_and_planned():
+    command = b"vllm serve Qwen/Qwen2.5-VL-32B-Instruct --swap-space 16"
+    said, result = found("-", "--gpu", "L4", given=command)
+    assert (result.exit_code, said["ending"]) == (1, "a command, not a log")
+    assert "does not fit in load_weights" in said["plan"]["verdict"]
+    assert "Verdict: a command, not a log; its flags are judged." in result.stdout
+    assert found("-", given=b"vllm serve m --max-model-len 4096")[1].exit_code == 0
+
+
 def test_a_model_under_another_name_is_told():
     log = file_of("v0_9_0").replace(MODEL.encode(), b"/models/ours")
     assert "give --model with its published name or its folder" in found("-", given=log)[0]["plan"]["why_not"]

@@ -54,8 +54,9 @@ def doctor(
 
       vlm-gateway doctor --upstream http://127.0.0.1:8000 --gpu L4
 
-    Exit code 0: it started, and its numbers can be true. 1: it did not start, it died, the log ends before it was
-    ready, or numbers contradict each other. 2: there is nothing to read, or no line of it is vLLM's.
+    Exit code 0: it started, and its numbers can be true; or it is a command whose flags vLLM takes. 1: it did not
+    start, it died, the log ends before it was ready, numbers contradict each other, or flags are refused. 2: there is
+    nothing to read, or no line of it is vLLM's.
     """
     if (file is None) == (upstream is None):
         fail("Give a log (FILE, or - for standard input), or --upstream URL.")

@@ -88,6 +88,8 @@ def _heading(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"vLLM {start.version or 'of unknown version'}{engine}: {model or 'model not named'}"
     if diagnosis.ending is Ending.STARTED:
         yield "Verdict: it started."
+    elif diagnosis.ending is Ending.COMMAND:
+        yield "Verdict: a command, not a log; its flags are judged."
     else:
         yield f"Verdict: {diagnosis.ending}; it was at: {start.stage.words}."
 

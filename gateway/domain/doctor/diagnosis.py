@@ -27,6 +27,7 @@ class Ending(StrEnum):
     FAILED = "failed"
     DIED = "died while serving"
     UNFINISHED = "the log ends before it was ready"
+    COMMAND = "a command, not a log"
     NOTHING = "no line of vLLM's"
 
 
@@ -63,7 +64,9 @@ class Diagnosis:
 
     @property
     def is_well(self) -> bool:
-        """It started, lives, and its numbers can be true."""
+        """It started, lives, and its numbers can be true; a command: vLLM would take its flags."""
+        if self.ending is Ending.COMMAND:
+            return all(note.verdict is FlagVerdict.MISLEADS for note in self.flag_notes)
         return self.ending is Ending.STARTED and not any(
             each.certainty is Certainty.IMPOSSIBLE for each in self.contradictions
         )
@@ -74,7 +77,7 @@ def diagnose(log: Log) -> Diagnosis:
     findings = _findings(start)
     flag_notes = notes_of(start)
     return Diagnosis(
-        ending=_ending(log, findings, flag_notes),
+        ending=_ending(log, findings),
         start=start,
         starts_seen=log.starts_seen,
         findings=tuple(findings),
@@ -98,21 +101,16 @@ def _findings(start: Start) -> list[Finding]:
     return sorted(found, key=lambda each: each.is_of_a_request)
 
 
-def _ending(log: Log, findings: list[Finding], flag_notes: list[FlagNote]) -> Ending:
+def _ending(log: Log, findings: list[Finding]) -> Ending:
     start = log.start
     fatal = [each for each in findings if not each.is_of_a_request]
     if start.stage is Stage.SERVING:
         return Ending.DIED if any(each.stage is Stage.SERVING for each in fatal) else Ending.STARTED
     if fatal:
         return Ending.FAILED
-    if (
-        any(note.verdict in {FlagVerdict.NEVER, FlagVerdict.UNKNOWN} for note in flag_notes)
-        and start.stage is Stage.NOTHING
-    ):
-        return Ending.FAILED
-    if log.vllm_lines == 0 and not start.marks:
-        return Ending.NOTHING
-    return Ending.UNFINISHED
+    if log.vllm_lines > 0 or start.marks - {"command"}:
+        return Ending.UNFINISHED
+    return Ending.COMMAND if "command" in start.marks else Ending.NOTHING
 
 
 def _notes(log: Log) -> list[str]:

@@ -85,9 +85,13 @@ def test_what_is_no_log_is_none():
 
 
 def test_a_pasted_command_is_judged_by_its_flags():
-    assert diagnosed("vllm serve m --max-model-len 4096").ending is Ending.UNFINISHED
-    found = diagnosed("vllm serve m --enable-mm-token-trim")
-    assert (found.ending, len(found.flag_notes)) == (Ending.FAILED, 1)
+    for flags, is_well in (
+        ("--max-model-len 4096 --enforce-eager", True),
+        ("--enable-mm-token-trim", False),
+        ("--swap-space 16", False),
+    ):
+        found = diagnosed(f"vllm serve m {flags}")
+        assert (found.ending, found.is_well) == (Ending.COMMAND, is_well)
 
 
 def test_numbers_that_cannot_be_true_are_not_well():
