@@ -53,7 +53,7 @@ def test_a_good_start_and_its_plan():
     assert (said["ending"], said["stage"], said["vllm_version"], said["model"]) == (
         "started", "serving", "0.32.0", "Qwen/Qwen3-VL-8B-Instruct",
     )  # fmt: skip
-    assert said["measured"]["kv_cache_gib"] == {"value": 52.71, "other_rank": 52.71, "line": 22}
+    assert said["measured"]["kv_cache_gib"] == {"value": 52.71, "other_rank": 52.71, "line": 20}
     assert said["plan"]["verdict"].startswith("fits")
     [weights] = [row for row in said["compared"] if row["what"] == "weights"]
     assert weights["within"]

@@ -7,6 +7,7 @@ writes tests/data/vllm_logs/real_v0_32_*.log anew.
 
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -52,7 +53,8 @@ def output_of(python: str, start: RealStart, work: pathlib.Path) -> bytes:
     folder.mkdir(parents=True, exist_ok=True)
     write(folder)
     log = work / "vllm.log"
-    command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(folder), "--load-format", "dummy"]
+    # By the command that users have: errors of its parser begin with its name.
+    command = [python, str(pathlib.Path(python).with_name("vllm")), "serve", str(folder), "--load-format", "dummy"]
     command += [
         "--host",
         "127.0.0.1",
@@ -62,7 +64,7 @@ def output_of(python: str, start: RealStart, work: pathlib.Path) -> bytes:
         "--skip-mm-profiling",
         *start.arguments,
     ]
-    environment = os.environ | ENVIRONMENT
+    environment = {name: value for name, value in os.environ.items() if name != "VLLM_PYTHON"} | ENVIRONMENT
     if "--gpu-memory-utilization" in start.arguments or "--kv-cache-memory-bytes" in start.arguments:
         environment.pop("VLLM_CPU_KVCACHE_SPACE")  # it would be taken instead
     with log.open("wb") as output:
@@ -75,8 +77,16 @@ def output_of(python: str, start: RealStart, work: pathlib.Path) -> bytes:
             env=environment,
         )
     _wait(process, log)
-    host = socket.gethostname().encode()
-    return log.read_bytes().replace(str(folder).encode(), b"/models/tiny").replace(host, b"host")
+    return _without_machine(log.read_text(errors="replace"), folder, python).encode()
+
+
+def _without_machine(text: str, folder: pathlib.Path, python: str) -> str:
+    """Without names and paths of the machine that it ran on."""
+    venv = pathlib.Path(python).parent.parent
+    for name in (str(venv), str(venv.absolute()), str(venv.resolve())):
+        text = text.replace(name, "/venv")
+    text = text.replace(str(folder), "/models/tiny").replace(socket.gethostname(), "host")
+    return re.sub(r"mq_connect_ip=\S+", "mq_connect_ip=10.0.0.1", text)
 
 
 def _wait(process: subprocess.Popen[bytes], log: pathlib.Path) -> None:

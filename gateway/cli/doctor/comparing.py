@@ -26,10 +26,10 @@ def compare_with_plan(start: Start, assumed: Assumed) -> Comparison:
     """Never raises: what stands in the way of a plan is told."""
     if assumed.command is not None:
         start.flags = {**flags_of_command(assumed.command), **start.flags}
-    name = assumed.model or start.model
+    name = assumed.model or start.model or start.setting("model")
     if start.engine == "V0":
         return Comparison(why_not="engine V0 is not planned.")
-    if name is None:
+    if not isinstance(name, str):
         return Comparison(why_not="the model is not named; give --model.")
     try:
         spec = find_spec(name, (own_folder, hub_cache()))

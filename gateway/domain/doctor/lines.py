@@ -20,7 +20,7 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _JSON_MESSAGES = ("message", "msg", "log", "event")
 _JSON_LEVELS = ("levelname", "level", "severity")
 
-_ENDS = re.compile(r"\r\n|\r|\n")
+_ENDS = re.compile(r"(\r\n|\r|\n)")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
 _VLLM = re.compile(
     r"\b(DEBUG|INFO|WARNING|ERROR|CRITICAL) +\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? +"
@@ -38,7 +38,9 @@ _WRAPPERS = re.compile(
 
 
 class Line(NamedTuple):
-    """One message. `level` and `process` ("Worker_TP1") where the line names them; `number` counts from 1."""
+    """One message. `level` and `process` ("Worker_TP1") where the line names them. `number` counts as editors do:
+    what progress bars write over one another, with a carriage return between, is one line.
+    """
 
     number: int
     level: str | None
@@ -53,7 +55,7 @@ class LineReader:
         self._first = b""
         self._decoder: codecs.IncrementalDecoder | None = None
         self._rest = ""
-        self._number = 0
+        self._number = 1
 
     def feed(self, piece: bytes) -> Iterator[Line]:
         """The messages that end in this piece."""
@@ -78,13 +80,13 @@ class LineReader:
 
     def _take(self, text: str) -> Iterator[Line]:
         *whole, last = _ENDS.split(text)
-        for each in whole:
+        for each, end in zip(whole[::2], whole[1::2], strict=True):
             yield from self._lines(self._rest + each[:LONGEST_LINE])
             self._rest = ""
+            self._number += "\n" in end
         self._rest = (self._rest + last[:LONGEST_LINE])[:LONGEST_LINE]
 
     def _lines(self, text: str) -> Iterator[Line]:
-        self._number += 1
         # The part of a UTF-16 file that was copied without its mark: every other character is none.
         yield from read_line(self._number, text[:LONGEST_LINE].replace("\0", ""))
 
@@ -96,7 +98,7 @@ def read_line(number: int, text: str, *, level: str | None = None, depth: int = 
     may_be_json = prefix is None or text.startswith("{")
     if may_be_json and depth < _DEEPEST_WRAPPING and (inner := _unwrapped(text)) is not None:
         level_inside, message = inner
-        for each in _ENDS.split(message):
+        for each in message.splitlines():
             yield from read_line(number, each, level=level_inside or level, depth=depth + 1)
         return
     process = None

@@ -97,6 +97,13 @@ def test_lines_end_in_every_way_and_are_cut_anywhere(piece, end):
     assert [line.message for line in lines(text.encode(), piece=piece)] == ["one", "zwei ä", "three"]
 
 
+@pytest.mark.parametrize("piece", [1, 5, 1 << 16])
+def test_lines_are_counted_as_editors_count_them(piece):
+    text = b"a\r\nb\rc\rd\n\ne\n"
+    found = [(line.number, line.message) for line in lines(text, piece=piece)]
+    assert found == [(1, "a"), (2, "b"), (2, "c"), (2, "d"), (4, "e")]
+
+
 @pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
 def test_a_log_that_powershell_stored_is_read(coding):
     assert [line.message for line in lines(f"{MESSAGE}\n{MESSAGE}".encode(coding), piece=1)] == [MESSAGE, MESSAGE]
