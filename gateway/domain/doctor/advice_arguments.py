@@ -48,17 +48,16 @@ def context_above_model(_start: Start, seen: Sighting) -> Advice:
 
 
 def chunked_mm_input(_start: Start, seen: Sighting) -> Advice:
-    item, batched = number(seen.words, "item"), number(seen.words, "batched")
-    cause = "With --disable-chunked-mm-input the largest image must fit into one batch."
-    flags: tuple[str, ...] = ()
-    if item is not None and batched is not None:
-        cause += f" It has {item:,.0f} tokens, the batch {batched:,.0f}."
-        flags = (f"--max-num-batched-tokens {item:.0f}",)
+    item, batched = int(seen.words["item"]), int(seen.words["batched"])
+    cause = (
+        "With --disable-chunked-mm-input the largest image must fit into one batch. "
+        f"It has {item:,} tokens, the batch {batched:,}."
+    )
     return Advice(
         "An image is larger than a batch",
         cause,
         ("Take the flag out, or make batches larger or images smaller.",),
-        flags,
+        (f"--max-num-batched-tokens {item}",),
     )
 
 
@@ -88,13 +87,11 @@ def too_few_gpus(_start: Start, seen: Sighting) -> Advice:
 
 
 def encoder_cache(start: Start, seen: Sighting) -> Advice:
-    item, size = number(seen.words, "item"), number(seen.words, "size")
-    cause = "One item must fit into the encoder cache, and it did not. The request is answered with 400."
-    flags: tuple[str, ...] = ()
-    if item is not None and size is not None:
-        kind = seen.words.get("modality", "item")
-        cause += f" The {kind} has {item:,.0f} tokens, the cache {size:,.0f}."
-        flags = (f"--max-num-batched-tokens {_next_thousand(item)}",)
+    item, size = int(seen.words["item"]), int(seen.words["size"])
+    cause = (
+        "One item must fit into the encoder cache, and it did not. The request is answered with 400. "
+        f"The {seen.words['modality']} has {item:,} tokens, the cache {size:,}."
+    )
     batched = start.get(Term.BATCHED_TOKENS)
     if batched is not None:
         cause += f" Its size is that of a batch ({batched:,.0f}) or of the largest item that is allowed."
@@ -102,7 +99,8 @@ def encoder_cache(start: Start, seen: Sighting) -> Advice:
         "Make batches larger.",
         "Or make images smaller before vLLM sees them: the gateway does it (resize.fit, budget.encoder_tokens).",
     )
-    return Advice("An image is larger than the encoder cache", cause, cures, flags)
+    flag = f"--max-num-batched-tokens {_next_thousand(item)}"
+    return Advice("An image is larger than the encoder cache", cause, cures, (flag,))
 
 
 def too_many_items(_start: Start, seen: Sighting) -> Advice:
@@ -127,6 +125,6 @@ def prompt_too_long(_start: Start, seen: Sighting) -> Advice:
     return Advice("A prompt is longer than the context", cause, cures)
 
 
-def _next_thousand(tokens: float) -> int:
+def _next_thousand(tokens: int) -> int:
     """Whole 1,024."""
-    return -(-int(tokens) // 1024) * 1024
+    return -(-tokens // 1024) * 1024

@@ -110,6 +110,10 @@ def test_engines_that_come_up_together_are_one_start():
     assert read(engine + error("ValueError: No available memory for the cache blocks.") + engine).starts_seen == 2
 
 
+def test_padding_layers_tell_that_layers_are_of_several_kinds():
+    assert read(INFO + "Add 8 padding layers, may waste at most 15.38% KV cache memory").start.marks == {"padded"}
+
+
 def test_a_model_is_named_by_whichever_line_has_it():
     assert read(INFO + "Starting to load model /models/qwen...").start.model == "/models/qwen"
     assert read(INFO + "Initializing a V1 LLM engine (v0.9.0) with config: dtype=x").start.model is None
