@@ -4,6 +4,9 @@ from gateway.domain.doctor.advice import Advice, number
 from gateway.domain.doctor.measured import Sighting, Start, Term
 from gateway.domain.doctor.misleading import as_json_limits
 
+_LARGEST_IMAGE_TOKENS = 16_384
+"""Of the Qwen families, with the limits that they ship with."""
+
 
 def limit_mm_syntax(start: Start, seen: Sighting) -> Advice:
     value = seen.words.get("value") or str(start.flags.get("limit_mm_per_prompt", ""))
@@ -50,15 +53,15 @@ def context_above_model(_start: Start, seen: Sighting) -> Advice:
 def chunked_mm_input(_start: Start, seen: Sighting) -> Advice:
     item, batched = int(seen.words["item"]), int(seen.words["batched"])
     cause = (
-        "With --disable-chunked-mm-input the largest image must fit into one batch. "
+        "With --disable-chunked-mm-input the largest image or video must fit into one batch. "
         f"It has {item:,} tokens, the batch {batched:,}."
     )
-    return Advice(
-        "An image is larger than a batch",
-        cause,
-        ("Take the flag out, or make batches larger or images smaller.",),
-        (f"--max-num-batched-tokens {item}",),
-    )
+    cures: tuple[str, ...] = ("Take the flag out, or make batches larger or images smaller.",)
+    flags: tuple[str, ...] = (f"--max-num-batched-tokens {item}",)
+    if item > _LARGEST_IMAGE_TOKENS:
+        cures = ("So many tokens has a video; forbid it, if clients send none.", *cures)
+        flags = ("--limit-mm-per-prompt '{\"video\": 0}'", *flags)
+    return Advice("An image or a video is larger than a batch", cause, cures, flags)
 
 
 def heads(_start: Start, seen: Sighting) -> Advice:

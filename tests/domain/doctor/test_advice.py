@@ -208,6 +208,8 @@ def test_twice_as_many_cards_for_weights_that_do_not_fit():
         ("max_model_len (9999) is greater than the derived max_model_len (max_position_embeddings=4.0.6 or", ()),
         ("Chunked MM input disabled but max_tokens_per_mm_item (16384) is larger than max_num_batched_tokens (2048).",
          ("--max-num-batched-tokens 16384",)),
+        ("Chunked MM input disabled but max_tokens_per_mm_item (114688) is larger than max_num_batched_tokens (512).",
+         ("--limit-mm-per-prompt '{\"video\": 0}'", "--max-num-batched-tokens 114688")),
         ("item with 2816 embedding tokens, which exceeds the pre-allocated encoder cache size 2048", None),
         (("contains a(n) image item with 2816 embedding tokens, which exceeds the pre-allocated encoder cache size "
         "2048."),

@@ -1,5 +1,7 @@
 """How whole logs ended, what failed in them and why, and the flag to try next."""
 
+import re
+
 import pytest
 
 from gateway.domain.doctor.diagnosis import Ending
@@ -164,6 +166,11 @@ def test_a_failure_is_known_by_its_words(kind):
     assert finding.advice.title
     assert finding.advice.cause
     assert finding.advice.cures or finding.advice.flags
+
+
+@pytest.mark.parametrize("sign", [sign for sign in SIGNS if sign.pattern.pattern == re.escape(sign.needle)])
+def test_every_fixed_wording_is_known(sign):
+    assert sign.kind in {each.kind for each in diagnosed(error(f"ValueError: {sign.needle} ...")).findings}
 
 
 def test_every_kind_is_seen_in_some_test():

@@ -66,7 +66,7 @@ def test_flags_of_another_kind_than_expected_are_not_said():
     start = Start(1, flags={
         "max_num_seqs": "many", "enforce_eager": 1, "dtype": "torch.bfloat16", "limit_mm_per_prompt": {"image": "x"},
         "mm_processor_kwargs": "x", "tensor_parallel_size": True, "quantization": 4, "gpu_memory_utilization": 3,
-        "cpu_offload_gb": 2.5, "kv_cache_dtype": "fp8", "speculative_config": {"method": "ngram"},
+        "block_size": 0, "cpu_offload_gb": 2.5, "kv_cache_dtype": "fp8", "speculative_config": {"method": "ngram"},
     })  # fmt: skip
     flags = flags_of(start)
     assert (flags.max_num_seqs, flags.enforce_eager, flags.dtype, dict(flags.limit_mm_per_prompt)) == (
@@ -77,6 +77,7 @@ def test_flags_of_another_kind_than_expected_are_not_said():
     )
     assert (dict(flags.mm_processor_kwargs), flags.tensor_parallel_size, flags.quantization) == ({}, 1, None)
     assert (flags.gpu_memory_utilization, flags.cpu_offload_gb, flags.kv_cache_dtype) == (None, 2.5, "fp8")
+    assert flags.block_size == 16
     assert flags.speculative_config == {"method": "ngram"}
 
 

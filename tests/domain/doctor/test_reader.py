@@ -110,6 +110,11 @@ def test_engines_that_come_up_together_are_one_start():
     assert read(engine + error("ValueError: No available memory for the cache blocks.") + engine).starts_seen == 2
 
 
+def test_a_start_never_goes_back():
+    ready = "INFO:     Application startup complete.\n"
+    assert read(ready + INFO + "Starting to load model adapter...").start.stage is Stage.SERVING
+
+
 def test_padding_layers_tell_that_layers_are_of_several_kinds():
     assert read(INFO + "Add 8 padding layers, may waste at most 15.38% KV cache memory").start.marks == {"padded"}
 
