@@ -86,6 +86,7 @@ def _without_machine(text: str, folder: pathlib.Path, python: str) -> str:
     for name in (str(venv), str(venv.absolute()), str(venv.resolve())):
         text = text.replace(name, "/venv")
     text = text.replace(str(folder), "/models/tiny").replace(socket.gethostname(), "host")
+    text = re.sub(r'"/(?!venv/)[^"]*/lib/python3', '"/usr/lib/python3', text)
     return re.sub(r"mq_connect_ip=\S+", "mq_connect_ip=10.0.0.1", text)
 
 
