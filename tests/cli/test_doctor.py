@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.cli.doctor.comparing import Assumed, compare_with_plan
+from gateway.cli.doctor.comparing import Assumed, assume, compare_with_plan
 from gateway.domain.doctor.measured import Start
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
@@ -120,7 +120,7 @@ def test_a_plan_that_cannot_be_made_says_why():
 
 def test_what_the_log_says_wins_over_the_command():
     start = Start(1, model=MODEL, flags={"max_model_len": 2048})
-    compare_with_plan(start, Assumed(command="vllm serve m --max-model-len 4096 --max-num-seqs 8"))
+    assume(start, Assumed(command="vllm serve m --max-model-len 4096 --max-num-seqs 8"))
     assert start.flags == {"model": "m", "max_model_len": 2048, "max_num_seqs": 8}
 
 
@@ -227,6 +227,8 @@ def test_the_plan_says_what_single_flags_would_change():
     assert video["pool_gib"] > 10
     assert f"{video['flag']}: KV pool +{video['pool_gib']:.2f} GiB" in result.stdout
     assert "one flag alone" not in run(path_of("v0_9_0"), "--gpu", "L4").stdout
+    # With the card's memory known, so is the utilisation that would do.
+    assert "Try: --gpu-memory-utilization 0.41" in result.stdout
 
 
 def test_a_long_log_is_read_in_pieces(tmp_path):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.cli.doctor.comparing import Assumed, compare_with_plan
+from gateway.cli.doctor.comparing import Assumed, assume, compare_with_plan
 from gateway.cli.doctor.live import look_at_server
 from gateway.cli.doctor.report import comparison_as_json
 from gateway.cli.doctor.tables import print_comparison
@@ -36,6 +36,7 @@ async def _compare(upstream: UpstreamPolicy, assumed: Assumed) -> Compared:
         log = await look_at_server(upstream.url, upstream.key)
     except (PageError, ValueError) as error:
         return Compared(upstream.url, Comparison(why_not=f"{error}."))
+    assume(log.start, assumed)
     return Compared(upstream.url, compare_with_plan(log.start, assumed))
 
 

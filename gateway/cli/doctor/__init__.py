@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.doctor.comparing import Assumed, compare_with_plan
+from gateway.cli.doctor.comparing import Assumed, assume, compare_with_plan
 from gateway.cli.doctor.live import ask_server
 from gateway.cli.doctor.reading import read_file
 from gateway.cli.doctor.report import as_json
@@ -61,10 +61,12 @@ def doctor(
     if (file is None) == (upstream is None):
         fail("Give a log (FILE, or - for standard input), or --upstream URL.")
     log = ask_server(upstream) if upstream is not None else read_file(str(file))
+    assumed = Assumed(model, gpu, command)
+    assume(log.start, assumed)
     diagnosis = diagnose(log)
     if diagnosis.ending is Ending.NOTHING:
         fail(f"{file}: no line in it is vLLM's, among {log.lines:,} that were read. Is it the output of `vllm serve`?")
-    comparison = compare_with_plan(diagnosis.start, Assumed(model, gpu, command))
+    comparison = compare_with_plan(diagnosis.start, assumed)
     print_diagnosis(wide_console(), diagnosis, comparison)
     if html is not None:
         _write(html, as_page(diagnosis, comparison))

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gateway.domain.doctor.command_line import flags_of as flags_of_command
-from gateway.domain.doctor.measured import Start
+from gateway.domain.doctor.measured import Start, Term
 from gateway.domain.doctor.planned import Comparison, compare, flags_of, total_gib, version_for_plan
 from gateway.domain.memory.gpus import gpu_of, known_total_gib
 from gateway.domain.memory.planning import make_plan
@@ -22,10 +22,17 @@ class Assumed(NamedTuple):
     command: str | None = None
 
 
-def compare_with_plan(start: Start, assumed: Assumed) -> Comparison:
-    """Never raises: what stands in the way of a plan is told."""
+def assume(start: Start, assumed: Assumed) -> None:
+    """Adds what the operator says; what the log says stands."""
     if assumed.command is not None:
         start.flags = {**flags_of_command(assumed.command), **start.flags}
+    said = _said_gib(assumed.gpu)
+    if said is not None and total_gib(start) is None:
+        start.read(Term.TOTAL_GIB, said, 0)
+
+
+def compare_with_plan(start: Start, assumed: Assumed) -> Comparison:
+    """Never raises: what stands in the way of a plan is told."""
     name = assumed.model or start.model or start.setting("model")
     if start.engine == "V0":
         return Comparison(why_not="engine V0 is not planned.")
@@ -37,7 +44,7 @@ def compare_with_plan(start: Start, assumed: Assumed) -> Comparison:
         return Comparison(
             why_not=f"{str(unknown).partition('. ')[0]}; give --model with its published name or its folder."
         )
-    total = total_gib(start) or _said_gib(assumed.gpu)
+    total = total_gib(start)
     is_consumer_rocm = start.platform == "rocm" and (total or 0) < _CONSUMER_ROCM_GIB
     card = assumed.gpu or ("Radeon" if is_consumer_rocm else "the card")
     try:

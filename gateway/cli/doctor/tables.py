@@ -12,6 +12,7 @@ from gateway.cli.options import PIPE_WIDTH
 from gateway.domain.doctor.diagnosis import Diagnosis, Ending, Finding
 from gateway.domain.doctor.measured import Start, Term
 from gateway.domain.doctor.planned import Comparison, Row
+from gateway.domain.doctor.signs import Kind
 
 _NAMES: Mapping[Term, str] = {
     Term.TOTAL_GIB: "memory of the card",
@@ -34,7 +35,7 @@ _NAMES: Mapping[Term, str] = {
     Term.KV_BLOCKS: "KV blocks",
     Term.BLOCK_TOKENS: "tokens in a block",
     Term.CONCURRENCY: "requests of the whole context",
-    Term.CONCURRENCY_CONTEXT: "which has",
+    Term.CONCURRENCY_CONTEXT: "tokens in that context",
     Term.GRAPHS_GIB: "CUDA graphs",
     Term.GRAPHS_ESTIMATE_GIB: "CUDA graphs, estimated",
     Term.START_SECONDS: "start of the engine",
@@ -42,6 +43,7 @@ _NAMES: Mapping[Term, str] = {
 
 
 _MOST_RELIEFS = 4
+_HELPED_BY_A_LARGER_POOL = frozenset({Kind.NO_CACHE_BLOCKS, Kind.CONTEXT_LARGER_THAN_POOL})
 
 
 def as_page(diagnosis: Diagnosis, comparison: Comparison) -> str:
@@ -59,7 +61,7 @@ def print_diagnosis(console: Console, diagnosis: Diagnosis, comparison: Comparis
     if diagnosis.start.readings:
         console.print(_numbers_table(diagnosis.start))
     print_comparison(console, comparison)
-    if diagnosis.ending is not Ending.STARTED:
+    if any(found.kind in _HELPED_BY_A_LARGER_POOL for found in diagnosis.findings):
         reliefs = [
             f"{each.flag}: KV pool {each.pool_gib:+.2f} GiB, at the cost of {each.loss}" for each in comparison.reliefs
         ]

@@ -81,7 +81,12 @@ def no_cache_blocks(start: Start, _seen: Sighting) -> Advice:
     if raised is not None:
         cures, flags = (*cures, "Or give vLLM more of the card."), (*flags, raised)
     elif pool is not None and pool < 0:
-        cures = (*cures, f"A higher utilisation alone is not enough: {-pool:.2f} GiB and the pool itself are missing.")
+        more = f"{-pool:.2f} GiB are missing, and the pool itself."
+        is_known = start.get(Term.TOTAL_GIB) is not None and utilisation_of(start) is not None
+        cures = (
+            *cures,
+            f"{'A higher utilisation alone is not enough' if is_known else 'Or give vLLM more of the card'}: {more}",
+        )
     return Advice("No memory is left for the KV cache", cause, cures, flags)
 
 
