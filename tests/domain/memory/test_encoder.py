@@ -9,7 +9,7 @@ from gateway.domain.memory.encoder import embedding_bytes, encoder_profile, fami
 from gateway.domain.memory.plan import Flags, Version
 from tests.support.memory import GEMMA_4B, LLAMA_8B, QWEN3_8B, QWEN_3B, QWEN_7B, spec
 
-V9, V11, V23 = Version(0, 9), Version(0, 11), Version(0, 23)
+V8, V9, V11, V23 = Version(0, 8, 3), Version(0, 9), Version(0, 11), Version(0, 23)
 
 
 def flags(length=8192, tokens=2048, sequences=256, **more):
@@ -33,7 +33,7 @@ def peak(name, version=V23, *, has_kernel=True, **more):
         (QWEN_3B, {"limit_mm_per_prompt": {"video": 0}}, (16_384, 1, "image")),
         (QWEN_7B, {"length": 128_000}, (114_688, 1, "video")),
         (QWEN_7B, {"length": 32_768}, (32_768, 1, "video")),
-        ("Qwen2.5-VL-72B-Instruct", {"version": Version(0, 8, 3), "mm_processor_kwargs": {"max_pixels": 1280, "min_pixels": 256}},
+        ("Qwen2.5-VL-72B-Instruct", {"version": V8, "mm_processor_kwargs": {"max_pixels": 1280, "min_pixels": 256}},
          (2048, 256, "video")),
         (QWEN3_8B, {"length": 131_072}, (16_384, 1, "image")),
         (QWEN3_8B, {"tokens": 32_768}, (32_768, 2, "image")),
