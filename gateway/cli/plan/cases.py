@@ -144,14 +144,15 @@ def _flags(case: Mapping[str, Any], flags: Mapping[str, Any], observed: Mapping[
         kv_cache_dtype=str(flags.get("kv_cache_dtype") or "auto"),
         block_size=_whole(observed, "block_size") or 16,
         enforce_eager=bool(flags.get("enforce_eager")),
-        limit_mm_per_prompt={str(key): int(count) for key, count in limits.items()} if _is_object(limits) else {},
-        mm_processor_kwargs=dict(options) if _is_object(options) else {},
+        limit_mm_per_prompt=_limits(limits) if isinstance(limits, Mapping) else {},
+        mm_processor_kwargs=dict(options) if isinstance(options, Mapping) else {},
         mm_encoder_tp_mode=str(flags.get("mm_encoder_tp_mode") or "weights"),
     )
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, Mapping)
+def _limits(limits: Mapping[str, Any]) -> dict[str, int]:
+    """Counts alone; what is told in another way is no limit that changes a plan."""
+    return {name: count for name, count in limits.items() if isinstance(count, int)}
 
 
 def _object(case: Mapping[str, Any], key: str) -> Mapping[str, Any]:

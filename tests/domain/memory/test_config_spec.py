@@ -98,7 +98,7 @@ def test_latent_attention():
 @pytest.mark.parametrize(
     ("rope", "table", "context"),
     [
-        ({"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 8192}}, (32_768, 128), 32_768),
+        ({"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512}}, (2048, 128), 2048),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, (262_144, 128), 262_144),
         ({"rope_scaling": None, "partial_rotary_factor": 0.5}, (131_072, 64), 131_072),
         ({"rope_scaling": "odd"}, (131_072, 128), 131_072),
