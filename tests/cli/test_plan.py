@@ -90,6 +90,11 @@ def test_what_is_too_close_exits_1():
     assert "may fail" in result.stdout
 
 
+def test_the_model_may_stand_alone_as_in_vllm_serve():
+    said = found(QWEN_3B, "--gpu", "L4", "--max-model-len", "8192")
+    assert said["model"]["name"] == QWEN_3B
+
+
 def test_a_card_by_its_memory():
     said = found("--model", QWEN_3B, "--gpu-memory", "30", "--max-model-len", "8192")
     assert said["gpu"]["name"] == "a card of 30 GiB"

@@ -47,9 +47,11 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
     NotPlannableError or ModelFilesError.
     """
     line, more = _line_of(words, wish.command)
+    named = wish.model or line.model
+    if named is None and len(more) == 1 and not wish.compared:
+        named, more = more[0], ()
     if more and not wish.compared:
         raise AskedError(f"{more[0]}: not understood; a flag of vLLM begins with two dashes")
-    named = wish.model or line.model
     names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)] or [named]
     if names[0] is None:
         raise AskedError("say which model: --model Qwen/Qwen2.5-VL-7B-Instruct, or --command with a whole line")

@@ -33,7 +33,8 @@ class Calibration(NamedTuple):
 
     def logit_bytes(self, number_bytes: int) -> Span:
         """Of each logit while the sampler is profiled: its own, and 13.5 of copies in 32 bits. Up to 0.16 a sort of
-        all of them made it 39 (published for 0.15 and 0.16; a start of 0.10.2 printed as much). From about 0.30 the profile leaves out top-k and top-p, of which there is no log yet.
+        all of them made it 39 (published for 0.15 and 0.16; a start of 0.10.2 printed as much). From about 0.30 the
+        profile leaves out top-k and top-p, of which there is no log yet.
         """
         if self.version < _SORT_FREE_SINCE:
             return Span(8.0, 39.0, 41.0)
