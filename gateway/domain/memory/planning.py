@@ -164,6 +164,9 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")
     if flags.skip_mm_profiling and profile.modality is not None:
         notes.append("The vision tower is not profiled, so nothing is kept free for it while images are served.")
+    own = model.text.max_positions
+    if own is not None and (flags.max_model_len or 0) > own:
+        notes.append(f"The model's own context is {own:,} tokens: vLLM refuses more unless its rope is scaled.")
     image, video = (profile.max_tokens.get(modality) for modality in (IMAGE, VIDEO))
     if image is not None and video is not None and video <= image:
         notes.append(f"Videos cost nothing here: the largest has {video:,} tokens, the largest image {image:,}.")

@@ -184,6 +184,10 @@ def test_what_was_assumed_is_noted(arguments, flags, note):
     assert any(note in each for each in plan(*arguments, max_model_len=4096, **flags).notes)
 
 
+def test_a_context_beyond_the_models_own_is_noted():
+    assert any("own context is 131,072 tokens" in note for note in plan(LLAMA_8B, "H100", max_model_len=200_000).notes)
+
+
 def test_a_plain_plan_has_nothing_to_note():
     assert plan(LLAMA_8B, "H100", max_model_len=8192).notes == ()
 
