@@ -130,6 +130,8 @@ def test_a_folder(tmp_path):
         ((*ON_L4, "--fit", "many users"), f'--fit "many users": write it as "{GOAL}"'),
         ((*ON_L4, "-pp", "2"), "pipeline parallel is not planned"),
         ((*ON_L4, "--mm-processor-kwargs.max_pixels", "0"), "max_pixels must be a whole number above 0"),
+        ((*ON_L4, "--gpu", "H100"), "several cards are planned side by side with --compare"),
+        (("--compare", "3B", "--gpu", "L4", "--fit", GOAL), "--compare plans several models"),
         (("--cases", "nowhere.json"), "--cases nowhere.json:"),
     ],
 )

@@ -76,6 +76,8 @@ def plan(
     if cases is not None:
         _replay(cases, as_json=as_json)
         return
+    if compare and (fit_goal or write):
+        fail("--compare plans several models: --fit and --write are for one")
     wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [])
     try:
         if compare:

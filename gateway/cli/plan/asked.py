@@ -55,6 +55,8 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
     names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)] or [named]
     if names[0] is None:
         raise AskedError("say which model: --model Qwen/Qwen2.5-VL-7B-Instruct, or --command with a whole line")
+    if len(wish.cards) > 1 and not wish.compared:
+        raise AskedError("several cards are planned side by side with --compare; for one model on many cards give -tp")
     finders = (own_folder, hub_cache())
     return Asked(
         models=tuple(find_spec(name, finders) for name in names if name),
