@@ -107,6 +107,15 @@ def test_a_model_without_images_has_no_table_of_them():
     assert "no tower runs" in result.stdout
 
 
+def test_where_no_flag_helps_none_is_shown():
+    words = "--gpu H100 --max-model-len 8192 -tp 32 -q fp8 --enforce-eager --gpu-memory-utilization 0.95"
+    result = run(
+        "--model", "Llama-3.1-8B-Instruct", *words.split(), "--max-num-seqs", "1", "--max-num-batched-tokens", "2048"
+    )
+    assert "What one flag would change" not in result.stdout
+    assert re.search(r"Largest term beside the KV pool: non-torch, 2\.10 GiB\.$", result.stdout, re.MULTILINE)
+
+
 def test_a_folder(tmp_path):
     folder = model_folder(tmp_path / "gemma", GEMMA3)
     said = found("--model", str(folder), "--gpu", "H100", "--max-model-len", "8192")

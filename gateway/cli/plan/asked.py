@@ -52,14 +52,16 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
         named, more = more[0], ()
     if more and not wish.compared:
         raise AskedError(f"{more[0]}: not understood; a flag of vLLM begins with two dashes")
-    names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)] or [named]
-    if names[0] is None:
+    names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)]
+    if not names and named is not None:
+        names = [named]
+    if not names:
         raise AskedError("say which model: --model Qwen/Qwen2.5-VL-7B-Instruct, or --command with a whole line")
     if len(wish.cards) > 1 and not wish.compared:
         raise AskedError("several cards are planned side by side with --compare; for one model on many cards give -tp")
     finders = (own_folder, hub_cache())
     return Asked(
-        models=tuple(find_spec(name, finders) for name in names if name),
+        models=tuple(find_spec(name, finders) for name in names),
         gpus=tuple(_gpu(card, wish.gpu_memory, wish.foreign) for card in _cards(wish.cards, wish.gpu_memory)),
         flags=line.flags,
         version=_version(wish.vllm_version),

@@ -82,6 +82,17 @@ def test_a_goal_that_nothing_meets_says_so_with_the_closest():
     assert "weights in fp8" in found.changed
 
 
+def test_no_more_cards_are_taken_than_it_needs():
+    found = fitted(QWEN_32B, "L4", Goal(1, 4096), cards=16, quantization="awq", kv_cache_dtype="fp8")
+    assert found.is_met
+    assert found.plan.flags.tensor_parallel_size == 2
+
+
+def test_images_above_the_models_own_limit_change_none():
+    found = fitted(QWEN_7B, "L4", Goal(8, 4096, 1, Size(8000, 8000)))
+    assert found.plan.flags.mm_processor_kwargs == {}
+
+
 def test_more_cards_stop_where_heads_do_not_divide():
     found = fitted(QWEN_7B, "T4", Goal(64, 100_000), cards=64)
     assert found.plan.flags.tensor_parallel_size == 4  # 28 heads
