@@ -118,7 +118,7 @@ def _wide_enough(situation: Situation, flags: Flags) -> Flags:
 def _needed(situation: Situation, start: Flags, taken: Mapping[str, Flags]) -> dict[str, Flags]:
     """Without those that can be taken back while the others stay as they are, tried from the greatest loss on."""
     kept = dict(taken)
-    for name in reversed(taken):
+    for name in reversed(list(taken)):
         fewer = {each: flags for each, flags in kept.items() if each != name}
         if situation.is_met(situation.plan(_with(start, fewer))):
             kept = fewer
