@@ -82,6 +82,25 @@ def test_what_other_processes_hold_is_read_from_the_notes(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("notes", "foreign_gib"),
+    [
+        ("other processes take about 2.5 GiB", 2.5),
+        ("3 GiB are held by another process", 3.0),
+        ("with 1.25 GiB foreign", 1.25),
+        ("another process was there", 0.0),
+        (None, 0.0),
+    ],
+)
+def test_how_notes_tell_of_others(notes, foreign_gib):
+    assert read_case(case("q25vl7b-l4-v09", notes=notes)).gpu.foreign_gib == foreign_gib
+
+
+def test_the_halves_are_told_by_the_id_alone():
+    assert read_case(case("q25vl7b-l4-v09")).is_fitted_on
+    assert not read_case(case("q3vl8b-b200")).is_fitted_on
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"engine": "V0"}, "engine V0"),

@@ -116,6 +116,13 @@ def test_a_failure_for_sure_is_named_before_one_that_may_be():
     assert found.verdict.phase is Phase.LENGTH_CHECK
 
 
+def test_of_a_sure_failure_the_first_phase_that_is_expected_to_fail_is_named():
+    """The pool may be a little above nothing, and a full request has no place in it for sure."""
+    found = plan(QWEN_7B, max_model_len=128_000, gpu_memory_utilization=0.835, limit_mm_per_prompt={"video": 0})
+    assert found.kv_pool.expected < 0 < found.kv_pool.high < found.kv_needed
+    assert found.verdict.phase is Phase.KV_SIZING
+
+
 def test_the_folklore_of_3b_and_7b_has_no_place():
     """Same tower, same profile, same sampler; less KV a token, and a smaller cache of embeddings."""
     small, large = (plan(name, "A100-80GB", max_model_len=8192, max_num_seqs=64) for name in (QWEN_3B, QWEN_7B))
