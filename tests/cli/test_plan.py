@@ -291,6 +291,13 @@ def test_a_page_that_needs_nothing_else(tmp_path):
     assert Page(file.read_text()).tags.count("h1") == 2
 
 
+def test_the_line_of_the_page_can_be_pasted():
+    plan = make_plan(
+        spec(QWEN_7B), card("L4"), Flags(max_model_len=8192, limit_mm_per_prompt={"video": 0}), Version(0, 23)
+    )
+    assert any("--limit-mm-per-prompt '{\"video\": 0}'" in words for words in Page(plan_page([plan], [[]])).words)
+
+
 def test_names_are_text_in_the_page():
     nasty = ModelSpec("<script>alert(1)</script>", "files", spec("Qwen3-8B").text)
     plan = make_plan(nasty, card("L4"), Flags(max_model_len=8192, quantization="fp8"), Version(0, 23))
