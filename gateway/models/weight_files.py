@@ -59,6 +59,10 @@ def _tensors(path: Path) -> Iterator[tuple[str, list[int]]]:
             header = json.loads(file.read(length))
     except (OSError, ValueError) as broken:
         raise ModelFilesError(path.name, f"cannot be read: {broken}") from broken
-    for name, tensor in header.items():
-        if name != "__metadata__":
-            yield str(tensor["dtype"]), list(tensor["shape"])
+    tensors = (
+        [tensor for name, tensor in header.items() if name != "__metadata__"] if isinstance(header, dict) else [None]
+    )
+    for tensor in tensors:
+        if not isinstance(tensor, dict):
+            raise ModelFilesError(path.name, "its header is no object of tensors")
+        yield str(tensor.get("dtype")), list(tensor.get("shape") or ())

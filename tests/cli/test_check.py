@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.cli.check.findings import find
+from gateway.cli.check.planned import PlannedPool, planned_pool
 from gateway.domain.cost import EngineLimits
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
@@ -18,6 +19,7 @@ from gateway.policies import models_of
 from gateway.settings import Settings
 from gateway.settings_sources import load
 from gateway.upstream.state import UpstreamModel, UpstreamState
+from gateway.wire.vllm_metrics import EngineReport
 from tests.support.processes import free_port
 
 COMMAND = importlib.import_module("gateway.cli.check")  # as an attribute of gateway.cli it is the function
@@ -204,6 +206,27 @@ def test_what_the_operator_states_is_no_longer_unknown(upstream):
         "Preprocessing",
         "Qwen/Qwen2.5-VL-7B-Instruct",
     ]
+
+
+@pytest.mark.parametrize(
+    ("planned", "sentence"),
+    [
+        (512, "Of the server's 512 KV blocks the budget leaves 0 unused (0.0%)."),
+        (384, "Of the server's 512 KV blocks the budget leaves 128 unused (25.0%)."),
+        (640, "The budget of 640 KV blocks is 25.0% more than the server has (512); the server's own number is used."),
+    ],
+)
+def test_a_planned_budget_beside_what_the_server_has(upstream, planned, sentence):
+    said, result = found("--upstream", upstream, "--set", f"budget.kv_blocks={planned}")
+    assert said["upstreams"][0]["planned"] == {"planned": planned, "running": 512}
+    assert sentence in result.stdout
+
+
+def test_a_plan_needs_a_server_that_tells_its_pool():
+    assert planned_pool(100, None) is None
+    assert planned_pool(None, EngineReport(num_gpu_blocks=513, engines=1)) is None
+    assert planned_pool(100, EngineReport()) is None
+    assert planned_pool(100, EngineReport(num_gpu_blocks=513, engines=1)) == PlannedPool(100, 512)
 
 
 def test_a_given_upstream_that_does_not_answer_exits_1():

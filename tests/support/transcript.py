@@ -23,6 +23,7 @@ import typer
 import yaml
 
 from gateway.cli import app
+from gateway.domain.memory.serve_line import PLANNED
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.settings_sources import load
@@ -223,6 +224,8 @@ def understood(line: str) -> None:
     command = _COMMANDS.get(name)
     assert command is not None, f"there is no command {name}"
     options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    if command.context_settings.get("ignore_unknown_options"):
+        options |= {f"--{flag}" for flag in PLANNED}  # vLLM's own, which the command takes as they are
     unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - options
     assert not unknown, f"{name} has no {', '.join(unknown)}"
 

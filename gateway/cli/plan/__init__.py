@@ -3,12 +3,13 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import NamedTuple
 
 import typer
 
 from gateway.cli.options import fail, wide_console
-from gateway.cli.plan.asked import Asked, AskedError, asked_of
+from gateway.cli.plan import options
+from gateway.cli.plan.asked import Asked, AskedError, Wish, asked_of
 from gateway.cli.plan.comparison import print_comparison
 from gateway.cli.plan.gateway_file import gateway_file
 from gateway.cli.plan.goal import GoalError, read_goal, read_size
@@ -27,48 +28,27 @@ from gateway.domain.memory.serve_line import ServeLineError, write_command
 from gateway.domain.vision.base import ProcessorConfigError
 from gateway.models.processor_config import ModelFilesError
 
+_MISTAKES = (AskedError, GoalError, ServeLineError, NotPlannableError, ProcessorConfigError, ModelFilesError)
 _SIZES = ("512", "1024", "1280", "1920x1080")
 
 
 def plan(
     context: typer.Context,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Id of the model, or a folder with its config.json and, if quantised, its safetensors files."
-        ),
-    ] = None,
-    gpu: Annotated[
-        list[str] | None, typer.Option(help="The card, e.g. L4, A100-80GB, H100. May be repeated with --compare.")
-    ] = None,
-    gpu_memory: Annotated[
-        float | None,
-        typer.Option(min=1, metavar="GIB", help="Memory of the card as torch sees it, if not known by name."),
-    ] = None,
-    foreign: Annotated[float, typer.Option(min=0, metavar="GIB", help="Memory that other processes hold on it.")] = 0.0,
-    command: Annotated[str | None, typer.Option(help='A whole pasted line: "vllm serve ...".')] = None,
-    vllm_version: Annotated[str | None, typer.Option(help="The version of vLLM, e.g. 0.11.0. [default: 0.32]")] = None,
-    image: Annotated[
-        list[str] | None, typer.Option(metavar="WxH", help="Size of image to count. May be repeated.")
-    ] = None,
-    fit_goal: Annotated[
-        str | None,
-        typer.Option("--fit", help='Find flags for a goal: "8 users, 2 images of 1280x1280, 4k context".'),
-    ] = None,
-    cards: Annotated[int, typer.Option(min=1, help="Cards that --fit may spread the model over.")] = 1,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODELS...", help="Models side by side: ids, or sizes of the same series, as 3B 7B 32B."),
-    ] = None,
-    write: Annotated[Path | None, typer.Option(help="Write the gateway's settings that follow to a new file.")] = None,
-    upstream: Annotated[
-        str, typer.Option(metavar="URL", help="Address of vLLM in that file.")
-    ] = "http://127.0.0.1:8000",
-    html: Annotated[Path | None, typer.Option(help="Write the plan as one HTML file as well.")] = None,
-    cases: Annotated[
-        Path | None, typer.Option(help="Compare plans with a file of observed starts, and do nothing else.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON in place of tables.")] = False,
+    model: options.Model = None,
+    gpu: options.Cards = None,
+    gpu_memory: options.CardMemory = None,
+    foreign: options.Foreign = 0.0,
+    command: options.Command = None,
+    vllm_version: options.VllmVersion = None,
+    image: options.Images = None,
+    fit_goal: options.FitGoal = None,
+    cards: options.MostCards = 1,
+    compare: options.Compared = None,
+    write: options.Settings = None,
+    upstream: options.Upstream = "http://127.0.0.1:8000",
+    html: options.Html = None,
+    cases: options.Cases = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Plan the memory of a vLLM start before it runs: each term on each card, the KV pool in GiB and tokens, the images
     that it holds, the phase that would fail, what each flag would change. Nothing is started, and no GPU is needed.
@@ -96,31 +76,41 @@ def plan(
     if cases is not None:
         _replay(cases, as_json=as_json)
         return
+    if compare and (fit_goal or write):
+        fail("--compare plans several models: --fit and --write are for one")
+    wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [])
     try:
-        asked = asked_of(
-            context.args,
-            model=model,
-            cards=gpu or [],
-            gpu_memory=gpu_memory,
-            foreign=foreign,
-            command=command,
-            vllm_version=vllm_version,
-            compared=compare,
-        )
-        sizes = [read_size(text) for text in image or _SIZES]
         if compare:
-            _compare(asked, as_json=as_json, html=html)
-            return
-        goal = read_goal(fit_goal) if fit_goal else None
-        found = _found(asked, goal, cards)
-    except (AskedError, GoalError, ServeLineError, NotPlannableError, ProcessorConfigError, ModelFilesError) as mistake:
+            _compare(asked_of(context.args, wish), as_json=as_json, html=html)
+        else:
+            outputs = Outputs(as_json, html, write, upstream)
+            _plan_one(asked_of(context.args, wish), image or [], fit_goal, cards, outputs)
+    except _MISTAKES as mistake:
         fail(str(mistake))
-    held = _held(found.plan, sizes if image or goal is None or goal.image_size is None else [goal.image_size])
-    _print(found, goal, held, ignored=asked.ignored, as_json=as_json)
-    if html is not None:
-        _write(html, plan_page([found.plan], [held]), may_replace=True)
-    if write is not None:
-        _write(write, gateway_file(found.plan, _line(found.plan), upstream, goal), may_replace=False)
+
+
+class Outputs(NamedTuple):
+    """Where the plan of one model goes."""
+
+    as_json: bool
+    html: Path | None
+    write: Path | None
+    upstream: str
+
+
+def _plan_one(asked: Asked, images: list[str], fit_goal: str | None, cards: int, outputs: Outputs) -> None:
+    sizes = [read_size(text) for text in images]
+    goal = read_goal(fit_goal) if fit_goal else None
+    if not sizes:
+        sizes = [goal.image_size] if goal and goal.image_size else [read_size(text) for text in _SIZES]
+    found = _found(asked, goal, cards)
+    held = _held(found.plan, sizes)
+    _print(found, goal, held, ignored=asked.ignored, as_json=outputs.as_json)
+    if outputs.html is not None:
+        _write(outputs.html, plan_page([found.plan], [held]), may_replace=True)
+    if outputs.write is not None:
+        text = gateway_file(found.plan, _line(found.plan), outputs.upstream, goal)
+        _write(outputs.write, text, may_replace=False)
     if not found.is_met:
         raise typer.Exit(1)
 

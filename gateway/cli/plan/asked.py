@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.domain.memory.gpus import gpu_of, is_supported, known_total_gib, titles
 from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
@@ -29,33 +30,41 @@ class Asked:
     ignored: tuple[str, ...]
 
 
-def asked_of(
-    words: Sequence[str],
-    *,
-    model: str | None,
-    cards: Sequence[str],
-    gpu_memory: float | None,
-    foreign: float,
-    command: str | None,
-    vllm_version: str | None,
-    compared: Sequence[str] | None,
-) -> Asked:
+class Wish(NamedTuple):
+    """The command's own options, as they were given."""
+
+    model: str | None
+    cards: Sequence[str]
+    gpu_memory: float | None
+    foreign: float
+    command: str | None
+    vllm_version: str | None
+    compared: Sequence[str]
+
+
+def asked_of(words: Sequence[str], wish: Wish) -> Asked:
     """`words` are those that the command's own options left over. Raises AskedError, ServeLineError,
     NotPlannableError or ModelFilesError.
     """
-    line, more = _line_of(words, command)
-    if more and not compared:
+    line, more = _line_of(words, wish.command)
+    named = wish.model or line.model
+    if named is None and len(more) == 1 and not wish.compared:
+        named, more = more[0], ()
+    if more and not wish.compared:
         raise AskedError(f"{more[0]}: not understood; a flag of vLLM begins with two dashes")
-    named = model or line.model
-    names = [_of_series(each, named or _SERIES) for each in (*(compared or ()), *more)] or [named]
-    if names[0] is None:
+    names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)]
+    if not names and named is not None:
+        names = [named]
+    if not names:
         raise AskedError("say which model: --model Qwen/Qwen2.5-VL-7B-Instruct, or --command with a whole line")
+    if len(wish.cards) > 1 and not wish.compared:
+        raise AskedError("several cards are planned side by side with --compare; for one model on many cards give -tp")
     finders = (own_folder, hub_cache())
     return Asked(
-        models=tuple(find_spec(name, finders) for name in names if name),
-        gpus=tuple(_gpu(card, gpu_memory, foreign) for card in _cards(cards, gpu_memory)),
+        models=tuple(find_spec(name, finders) for name in names),
+        gpus=tuple(_gpu(card, wish.gpu_memory, wish.foreign) for card in _cards(wish.cards, wish.gpu_memory)),
         flags=line.flags,
-        version=_version(vllm_version),
+        version=_version(wish.vllm_version),
         ignored=line.ignored,
     )
 

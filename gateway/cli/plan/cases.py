@@ -25,7 +25,9 @@ _SCHEMES = {
     "gguf": r"gguf",
     "another scheme": r"quantised|quantized|nvfp4|mxfp4|modelopt|[48]-?bit|int[48]|w4a16",
 }
-_FOREIGN = re.compile(r"other process(?:es)? (?:holds?|uses?|takes?) ([\d.]+) GiB", re.IGNORECASE)
+_FOREIGN = re.compile(
+    r"other process(?:es)?\D{1,30}?([\d.]+) GiB|([\d.]+) GiB\D{1,30}?other process|([\d.]+) GiB foreign", re.IGNORECASE
+)
 _POOLING = re.compile(r"\b(e5|gte|bge)-|embed|rerank", re.IGNORECASE)
 _SMALL_CARD = Gpu("a small card", 24.0)
 """For the weights alone, which depend on the card by a default only."""
@@ -97,18 +99,23 @@ def read_case(case: object) -> Case:
     name = str(case.get("model") or "")
     card, total = str(case.get("gpu") or "not stated"), _number(case, "gpu_mem_gib") or None
     total = total or known_total_gib(card)
-    foreign = _FOREIGN.search(str(case.get("notes") or ""))
     return Case(
         id=str(case["id"]),
         is_v0=case.get("engine") == "V0",
         version=version_of(str(case.get("vllm_version") or "")),
         spec=_spec(case.get("spec_ref"), name, flags),
-        gpu=gpu_of(card, total, float(foreign[1]) if foreign else 0.0) if total else None,
+        gpu=gpu_of(card, total, _foreign_gib(case)) if total else None,
         is_supported_card=is_supported(card),
         flags=_flags(case, flags, observed),
         shows_utilisation="gpu_memory_utilization" in flags,
         observed=observed,
     )
+
+
+def _foreign_gib(case: Mapping[str, Any]) -> float:
+    """What other processes hold, which cases tell in their notes."""
+    found = _FOREIGN.search(str(case.get("notes") or ""))
+    return float(next(filter(None, found.groups()))) if found else 0.0
 
 
 def version_of(text: str) -> Version:
@@ -144,14 +151,15 @@ def _flags(case: Mapping[str, Any], flags: Mapping[str, Any], observed: Mapping[
         kv_cache_dtype=str(flags.get("kv_cache_dtype") or "auto"),
         block_size=_whole(observed, "block_size") or 16,
         enforce_eager=bool(flags.get("enforce_eager")),
-        limit_mm_per_prompt={str(key): int(count) for key, count in limits.items()} if _is_object(limits) else {},
-        mm_processor_kwargs=dict(options) if _is_object(options) else {},
+        limit_mm_per_prompt=_limits(limits) if isinstance(limits, Mapping) else {},
+        mm_processor_kwargs=dict(options) if isinstance(options, Mapping) else {},
         mm_encoder_tp_mode=str(flags.get("mm_encoder_tp_mode") or "weights"),
     )
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, Mapping)
+def _limits(limits: Mapping[str, Any]) -> dict[str, int]:
+    """Counts alone; what is told in another way is no limit that changes a plan."""
+    return {name: count for name, count in limits.items() if isinstance(count, int)}
 
 
 def _object(case: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """A plan as one HTML file that needs nothing else: no script, no style sheet, no font, no picture from anywhere."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -43,7 +44,7 @@ def plan_page(plans: Sequence[Plan], held: Sequence[Sequence[Held]]) -> str:
 
 def _section(plan: Plan, held: Sequence[Held]) -> str:
     cards = f"{plan.flags.tensor_parallel_size} x {plan.gpu.name}"
-    command = " ".join(write_command(plan.model.name, plan.flags))
+    command = shlex.join(write_command(plan.model.name, plan.flags))
     rows = [(name, *_amount(amount), remark) for name, amount, remark in term_rows(plan)]
     found = [(each.flag, f"{each.pool_gib:+.2f}", each.loss) for each in reliefs(plan)]
     images = [(each.size, each.tokens, each.pool_low, each.pool_expected, each.per_request) for each in held]

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from gateway.domain.memory.kv import kv_layout
 from gateway.domain.memory.plan import GIB, KvLayout, ModelSpec, Outcome, Phase, Plan
 from gateway.domain.memory.planning import make_plan
 from gateway.domain.memory.weights import loaded_weights, scheme_of
+from gateway.domain.vision.base import ProcessorConfigError
 
 COMPONENTS = {"weights_gib": "%", "kv_gib": "GiB", "kv_tokens_given_kv_gib": "%"}
 """Each with the unit of its error: of the observed value, or as it is."""
@@ -72,22 +73,18 @@ class Score:
 def score(content: object) -> Score:
     """One case as the file has it."""
     try:
-        case = read_case(content)
-    except CaseError as unreadable:
-        name = content.get("id") if isinstance(content, dict) else None
-        return Score(
-            str(name or "?"), is_fitted_on=False, components={}, verdict=None, skipped=f"unreadable: {unreadable}"
-        )
+        return _scored(read_case(content))
+    except (CaseError, ProcessorConfigError) as unreadable:
+        name = content.get("id") if isinstance(content, Mapping) else None
+        reason = f"unreadable: {unreadable}"
+        return Score(str(name or "?"), is_fitted_on=False, components={}, verdict=None, skipped=reason)
+
+
+def _scored(case: Case) -> Score:
     if case.spec is None:
         return _score(case, {}, None, "model unknown")
-    components = {
-        name: compared
-        for name, compared in (
-            ("weights_gib", _weights(case, case.spec)),
-            ("kv_tokens_given_kv_gib", _tokens(case, case.spec)),
-        )
-        if compared is not None
-    }
+    found = {"weights_gib": _weights(case, case.spec), "kv_tokens_given_kv_gib": _tokens(case, case.spec)}
+    components = {name: compared for name, compared in found.items() if compared is not None}
     plan = _plan(case, case.spec)
     if isinstance(plan, str):
         return _score(case, components, None, plan)

@@ -9,9 +9,21 @@ _LANGUAGE_MODEL_MARGIN = (0.5, 1.5)
 
 
 def sampler_peak(text: TextSpec, flags: Flags, calibration: Calibration) -> Span:
-    """One row of logits for each sequence of the largest batch, over the whole vocabulary on every rank."""
+    """One row of logits for each sequence of the largest batch, over the whole vocabulary on every rank. With experts
+    their workspace stays beside it.
+    """
     logits = (flags.max_num_seqs or 0) * text.vocab
-    return Span(*(logits * size / GIB for size in calibration.logit_bytes(model_bytes(flags))))
+    rows = Span(*(logits * size / GIB for size in calibration.logit_bytes(model_bytes(flags))))
+    workspace = _expert_workspace(text, flags) if calibration.keeps_workspace else 0.0
+    return Span.total(rows, Span.around(workspace, workspace / 2))
+
+
+def _expert_workspace(text: TextSpec, flags: Flags) -> float:
+    """Each token once for each of its experts: the inner layer thrice, and the outer one."""
+    if text.moe is None:
+        return 0.0
+    width = 3 * text.moe.intermediate / flags.tensor_parallel_size + text.hidden
+    return (flags.max_num_batched_tokens or 0) * text.moe.top_k * width * model_bytes(flags) / GIB
 
 
 def language_model_peak(text: TextSpec, flags: Flags) -> Span:

@@ -15,6 +15,8 @@ ENOUGH_PIXELS = 1280 * 1280
 """Small print stays readable at this area."""
 FEW_TOKENS = 2048
 HIGHEST_UTILISATION = 0.95
+_WORTH_GIB = 0.005
+_ABOUT = 0.95
 WEIGHTS, ENCODER, SAMPLER, LANGUAGE_MODEL, GRAPHS, NON_TORCH = (
     "weights",
     "encoder profile",
@@ -79,14 +81,15 @@ def reliefs(plan: Plan) -> list[Relief]:
             continue
         pool = other.kv_pool.expected - plan.kv_pool.expected
         freed = before - _same_term(other, top)
-        if pool > 0.005 or freed > 0.005:
+        if pool > _WORTH_GIB or freed > _WORTH_GIB:
             found.append(Relief(change.flag, change.loss, pool, freed))
     return found
 
 
 def best_for_top_term(found: list[Relief]) -> Relief | None:
-    """What takes most off the largest term."""
-    return max((each for each in found if each.top_term_gib > 0.005), key=lambda each: each.top_term_gib, default=None)
+    """What takes most off the largest term; of those that take about as much, the one that costs least."""
+    most = max((each.top_term_gib for each in found), default=0.0)
+    return next((each for each in found if each.top_term_gib >= _ABOUT * most and most > _WORTH_GIB), None)
 
 
 def _same_term(plan: Plan, name: str) -> float:

@@ -33,12 +33,18 @@ class Calibration(NamedTuple):
 
     def logit_bytes(self, number_bytes: int) -> Span:
         """Of each logit while the sampler is profiled: its own, and 13.5 of copies in 32 bits. Up to 0.16 a sort of
-        all of them made it 39. From about 0.30 the profile leaves out top-k and top-p, of which there is no log yet.
+        all of them made it 39 (published for 0.15 and 0.16; a start of 0.10.2 printed as much). From about 0.30 the
+        profile leaves out top-k and top-p, of which there is no log yet.
         """
         if self.version < _SORT_FREE_SINCE:
             return Span(8.0, 39.0, 41.0)
         expected = 13.5 + number_bytes
         return Span((0.9 if self.version < Version(0, 30) else 0.5) * expected, expected, 1.06 * expected)
+
+    @property
+    def keeps_workspace(self) -> bool:
+        """Experts share buffers that stay: a published report of 0.19 has 0.4 to 0.75 GiB more for such models."""
+        return self.version >= _SORT_FREE_SINCE
 
     def graphs(self, layers: int, ranks: int) -> Span:
         """CUDA graphs of all sizes that are captured by default, which hardly depend on the width of a layer."""

@@ -54,9 +54,9 @@ def phase_checks(start: Start) -> Iterator[PhaseCheck]:
 
 
 def verdict_of(start: Start, checks: Sequence[PhaseCheck]) -> Verdict:
-    """The first phase that fails for sure, else the first that may."""
-    failing = next((check for check in checks if check.slack.high < 0), None)
-    if failing is not None:
+    """Where one phase fails for sure, the first that is expected to; else the first that may."""
+    if any(check.slack.high < 0 for check in checks):
+        failing = next(check for check in checks if check.slack.expected < 0)
         return Verdict(Outcome.DOES_NOT_FIT, failing.phase, _why(failing))
     doubtful = next((check for check in checks if check.slack.low < 0), None)
     if doubtful is not None:

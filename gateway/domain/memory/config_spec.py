@@ -173,13 +173,11 @@ def _merge(vision: Mapping[str, Any], config: Mapping[str, Any]) -> int:
     for values in (vision, config):
         if values.get("spatial_merge_size") or values.get("scale_factor"):
             return int(values.get("spatial_merge_size") or values["scale_factor"])
-        if ratio := values.get("downsample_ratio") or values.get("pixel_shuffle_ratio"):
-            return round(1 / ratio)
-    tokens, side, patch = (
-        config.get("mm_tokens_per_image"),
-        _side(vision.get("image_size")),
-        _side(vision.get("patch_size")),
-    )
+        ratio = values.get("downsample_ratio") or values.get("pixel_shuffle_ratio")
+        if ratio:
+            return round(1 / float(ratio))
+    tokens = config.get("mm_tokens_per_image")
+    side, patch = _side(vision.get("image_size")), _side(vision.get("patch_size"))
     return math.isqrt((side // patch) ** 2 // tokens) if tokens and side and patch else 1
 
 

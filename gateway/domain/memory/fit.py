@@ -2,9 +2,9 @@
 taken back that turns out not to be needed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from typing import Any, NamedTuple
 
 from gateway.domain.cost import ceil_div
 from gateway.domain.geometry import Size
@@ -72,26 +72,30 @@ class Situation:
         )
 
 
-Step = Callable[[Situation, Flags], Flags]
+class Step(NamedTuple):
+    """One change: the one flag of `Flags` that it is about, and what it makes of them."""
+
+    field: str
+    change: Callable[[Situation, Flags], Flags]
 
 
 def fit(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, goal: Goal, *, cards: int = 1) -> Fitted:
     """From `flags` as they were given. Raises NotPlannableError."""
     situation = Situation(model, gpu, version, goal, cards)
     start = _wide_enough(situation, settled(flags, model, gpu, version))
-    taken: list[str] = []
+    taken: dict[str, Flags] = {}
     plan = situation.plan(start)
-    for name in STEPS:
+    for name, step in STEPS.items():
         if situation.is_met(plan):
             break
-        changed = _apply(situation, start, [*taken, name])
+        changed = step.change(situation, plan.flags)
         if changed != plan.flags:
-            taken.append(name)
+            taken[name] = changed
             plan = situation.plan(changed)
     is_met = situation.is_met(plan)
     if is_met:
         taken = _needed(situation, start, taken)
-        plan = situation.plan(_apply(situation, start, taken))
+        plan = situation.plan(_with(start, taken))
     return Fitted(plan, goal.request_tokens(model, plan.flags), tuple(taken), is_met)
 
 
@@ -111,18 +115,20 @@ def _wide_enough(situation: Situation, flags: Flags) -> Flags:
     )
 
 
-def _needed(situation: Situation, start: Flags, taken: Sequence[str]) -> list[str]:
-    """Without those that can be taken back, tried from the greatest loss on."""
-    kept = list(taken)
-    for name in reversed(taken):
-        fewer = [each for each in kept if each != name]
-        if situation.is_met(situation.plan(_apply(situation, start, fewer))):
+def _needed(situation: Situation, start: Flags, taken: Mapping[str, Flags]) -> dict[str, Flags]:
+    """Without those that can be taken back while the others stay as they are, tried from the greatest loss on."""
+    kept = dict(taken)
+    for name in reversed(list(taken)):
+        fewer = {each: flags for each, flags in kept.items() if each != name}
+        if situation.is_met(situation.plan(_with(start, fewer))):
             kept = fewer
     return kept
 
 
-def _apply(situation: Situation, start: Flags, names: Sequence[str]) -> Flags:
-    return reduce(lambda flags, name: STEPS[name](situation, flags), names, start)
+def _with(start: Flags, taken: Mapping[str, Flags]) -> Flags:
+    """`start` with the one flag that each of these steps changed."""
+    changes: dict[str, Any] = {STEPS[name].field: getattr(flags, STEPS[name].field) for name, flags in taken.items()}
+    return replace(start, **changes)
 
 
 def _no_video(situation: Situation, flags: Flags) -> Flags:
@@ -199,15 +205,15 @@ def _more_cards(situation: Situation, flags: Flags) -> Flags:
 
 
 STEPS: Mapping[str, Step] = {
-    "no videos": _no_video,
-    "images no larger than the goal's": _fewer_pixels,
-    "no more sequences than users": _fewer_sequences,
-    "smaller batches": _smaller_batches,
-    "a context as long as the goal's": _shorter,
-    "an fp8 KV cache": _small_kv,
-    "no CUDA graphs": _eager,
-    "another share of the card": _other_share,
-    "weights in fp8": _quantised,
-    "more cards": _more_cards,
+    "no videos": Step("limit_mm_per_prompt", _no_video),
+    "images no larger than the goal's": Step("mm_processor_kwargs", _fewer_pixels),
+    "no more sequences than users": Step("max_num_seqs", _fewer_sequences),
+    "smaller batches": Step("max_num_batched_tokens", _smaller_batches),
+    "a context as long as the goal's": Step("max_model_len", _shorter),
+    "an fp8 KV cache": Step("kv_cache_dtype", _small_kv),
+    "no CUDA graphs": Step("enforce_eager", _eager),
+    "another share of the card": Step("gpu_memory_utilization", _other_share),
+    "weights in fp8": Step("quantization", _quantised),
+    "more cards": Step("tensor_parallel_size", _more_cards),
 }
 """In the order of least loss. What each takes away is in docs/plan.md."""

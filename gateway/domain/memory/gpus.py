@@ -1,6 +1,7 @@
 """Cards by name, with the memory that torch sees: less than what they are sold with, and that is what vLLM shares out.
 
 Totals come from start-up logs, from nvidia-smi where no log had one; a card sold in several sizes has a row for each.
+The first row that matches counts.
 """
 
 import re
@@ -30,7 +31,7 @@ CARDS: tuple[Row, ...] = (
     Row("MI300X", r"mi300", 191.7),
     Row("L40S", r"l40", 44.4),
     Row("L20", r"l20", 44.5),
-    Row("L4", r"l4(?!0)", 22.03),
+    Row("L4", r"l4", 22.03),
     Row("T4", r"t4(?!\d)", 14.56),
     Row("V100-32GB", r"v100.*32", 31.7),
     Row("V100-16GB", r"v100", 15.7),

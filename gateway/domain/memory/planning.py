@@ -11,7 +11,7 @@ from gateway.domain.memory.activation import language_model_peak, sampler_peak
 from gateway.domain.memory.calibration import Calibration
 from gateway.domain.memory.checks import Start, phase_checks, verdict_of
 from gateway.domain.memory.defaults import AUTO_LENGTH, NotPlannableError, settled
-from gateway.domain.memory.encoder import embedding_bytes, encoder_profile, tower_peak
+from gateway.domain.memory.encoder import IMAGE, VIDEO, embedding_bytes, encoder_profile, tower_peak
 from gateway.domain.memory.kv import kv_layout
 from gateway.domain.memory.plan import (
     GIB,
@@ -164,6 +164,12 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")
     if flags.skip_mm_profiling and profile.modality is not None:
         notes.append("The vision tower is not profiled, so nothing is kept free for it while images are served.")
+    own = model.text.max_positions
+    if own is not None and (flags.max_model_len or 0) > own:
+        notes.append(f"The model's own context is {own:,} tokens: vLLM refuses more unless its rope is scaled.")
+    image, video = (profile.max_tokens.get(modality) for modality in (IMAGE, VIDEO))
+    if image is not None and video is not None and video <= image:
+        notes.append(f"Videos cost nothing here: the largest has {video:,} tokens, the largest image {image:,}.")
     if model.vision is not None and not profile.max_tokens:
         notes.append("No image and no video is allowed: the tower is loaded and never runs.")
     return notes

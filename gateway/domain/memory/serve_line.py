@@ -113,7 +113,7 @@ def _named(word: str) -> tuple[str, str, str | None]:
 
 def _refuse_misspelt(name: str) -> None:
     known = [flag for flag in _READERS if flag not in _SWITCHES_OFF]
-    [*close] = get_close_matches(name, known, n=1, cutoff=0.88)
+    close = get_close_matches(name, known, n=1, cutoff=0.88)
     if close:
         raise ServeLineError(f"--{name} is not a flag of vLLM; did you mean --{close[0]}?")
 

@@ -5,11 +5,19 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.memory.calibration import Calibration
-from gateway.domain.memory.encoder import embedding_bytes, encoder_profile, family_of, largest_grid, tower_peak
+from gateway.domain.memory.encoder import (
+    embedding_bytes,
+    encoder_profile,
+    family_of,
+    largest_grid,
+    largest_image_tokens,
+    tower_peak,
+)
 from gateway.domain.memory.plan import Flags, Version
+from gateway.domain.vision.base import ImageTokens, UnservableImageError
 from tests.support.memory import GEMMA_4B, LLAMA_8B, QWEN3_8B, QWEN_3B, QWEN_7B, spec
 
-V9, V11, V23 = Version(0, 9), Version(0, 11), Version(0, 23)
+V8, V9, V11, V23 = Version(0, 8, 3), Version(0, 9), Version(0, 11), Version(0, 23)
 
 
 def flags(length=8192, tokens=2048, sequences=256, **more):
@@ -33,7 +41,7 @@ def peak(name, version=V23, *, has_kernel=True, **more):
         (QWEN_3B, {"limit_mm_per_prompt": {"video": 0}}, (16_384, 1, "image")),
         (QWEN_7B, {"length": 128_000}, (114_688, 1, "video")),
         (QWEN_7B, {"length": 32_768}, (32_768, 1, "video")),
-        ("Qwen2.5-VL-72B-Instruct", {"version": Version(0, 8, 3), "mm_processor_kwargs": {"max_pixels": 1280, "min_pixels": 256}},
+        ("Qwen2.5-VL-72B-Instruct", {"version": V8, "mm_processor_kwargs": {"max_pixels": 1280, "min_pixels": 256}},
          (2048, 256, "video")),
         (QWEN3_8B, {"length": 131_072}, (16_384, 1, "image")),
         (QWEN3_8B, {"tokens": 32_768}, (32_768, 2, "image")),
@@ -118,6 +126,19 @@ def test_a_model_without_a_known_family_takes_what_its_spec_says():
     assert encoder_profile(unknown, flags(), V23).max_tokens == {"image": 256}
     untold = replace(unknown, vision=replace(unknown.vision, max_image_tokens=None))
     assert encoder_profile(untold, flags(), V23).modality is None
+
+
+class Squares:
+    """A family that takes nothing else."""
+
+    def tokens(self, size):
+        if size.width != size.height:
+            raise UnservableImageError("no square")
+        return ImageTokens(9, 0, 7, size)
+
+
+def test_shapes_that_a_family_refuses_are_no_largest_image():
+    assert largest_image_tokens(spec(GEMMA_4B).vision, Squares()) == 7
 
 
 def test_qwen3_without_its_family_has_images_alone():

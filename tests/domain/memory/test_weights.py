@@ -32,6 +32,7 @@ def loaded(name, flags=None, **changes):
         (LLAMA_8B, {"dtype": "float32"}, 29.98),
         ("Llama-3.2-11B-Vision-Instruct", {"tensor_parallel_size": 2}, 10.0714),
         ("Idefics3-8B-Llama3", {}, 14.826),
+        ("Qwen3-30B-A3B", {"tensor_parallel_size": 2}, 28.44),  # 30.53 billion parameters by two; no log of it here
     ],
 )
 def test_what_vllm_printed(name, changes, printed_gib):
