@@ -64,7 +64,10 @@ class LogReader:
             self.log.start = Start(line.number, last_line=line.number, marks=self.log.start.marks & {"command"})
             self.log.starts_seen += 1
         start = self.log.start
-        said = _identity(start, line) | _numbers(start, line) | _stage(start, line) | _failures(start, line)
+        said = False
+        if start.stage is not Stage.SERVING:  # what may be gigabytes of log behind it has nothing more of the start
+            said = _identity(start, line) | _numbers(start, line) | _stage(start, line)
+        said |= _failures(start, line)
         self._flags(start, line)
         if said or line.level is not None:
             self.log.vllm_lines += 1
