@@ -1,10 +1,12 @@
 """Sums that come out, and sums that do not."""
 
+import json
+
 import pytest
 
 from gateway.domain.doctor.arithmetic import Certainty, contradictions_of
 from gateway.domain.doctor.measured import Start, Term
-from tests.support.vllm_logs import NAMES, file_of, read
+from tests.support.vllm_logs import FOLDER, NAMES, file_of, read
 
 
 def start(*, engine="V1", model="Qwen/Qwen2.5-VL-7B-Instruct", marks=(), flags=(), **terms):
@@ -123,3 +125,23 @@ def test_tokens_are_whole_blocks():
 def test_ranks_load_about_the_same():
     assert found(WEIGHTS_GIB=(8.1, 8.3)) == []
     assert only(WEIGHTS_GIB=(3.0, 8.3))[0] is Certainty.ODD
+
+
+CASES = json.loads((FOLDER.parent / "memory_cases.json").read_text())["cases"]
+TERMS = {
+    "weights_gib": Term.WEIGHTS_GIB, "non_torch_gib": Term.NON_TORCH_GIB, "activation_peak_gib": Term.ACTIVATION_GIB,
+    "kv_cache_gib": Term.KV_GIB, "kv_cache_tokens": Term.KV_TOKENS, "num_gpu_blocks": Term.KV_BLOCKS,
+    "max_concurrency": Term.CONCURRENCY, "cuda_graph_gib": Term.GRAPHS_GIB, "block_size": Term.BLOCK_TOKENS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_starts_that_were_published_can_be_true(case):
+    made = Start(1, engine=case["engine"], model=case["model"])
+    told = {term: case["observed"].get(name) for name, term in TERMS.items()}
+    told |= {Term.TOTAL_GIB: case["gpu_mem_gib"], Term.UTILISATION: case["flags"].get("gpu_memory_utilization")}
+    told[Term.CONCURRENCY_CONTEXT] = case["flags"].get("max_model_len")
+    for term, value in told.items():
+        if value is not None:
+            made.read(term, value, 1)
+    assert contradictions_of(made) == []
