@@ -17,7 +17,8 @@ from gateway.domain.memory.plan import NEWEST, Flags, KvLayout, Plan, Span, Vers
 
 _CONFIG_NAMES: Mapping[str, str] = {"max_model_len": "max_seq_len"}
 """Where vLLM's configuration line calls a flag by another name."""
-_TOKENS_SHARE = 0.01
+_TOKENS_SHARE = 0.015
+"""Where ranks differ, the GiB of one may be printed and the tokens of another: 1.1 % was seen (vllm#21348)."""
 _KV_ROUNDING_GIB = 0.006
 
 

@@ -1,5 +1,7 @@
 """Measured beside planned."""
 
+import json
+
 import pytest
 
 from gateway.domain.doctor.arithmetic import Certainty
@@ -9,7 +11,7 @@ from gateway.domain.memory.gpus import gpu_of
 from gateway.domain.memory.plan import NEWEST, Version
 from gateway.domain.memory.planning import make_plan
 from gateway.models.known_specs import known_spec
-from tests.support.vllm_logs import file_of, read
+from tests.support.vllm_logs import FOLDER, file_of, read
 
 
 def compared(name, *, total=None, model=None):
@@ -56,6 +58,25 @@ def test_tokens_that_the_models_bytes_do_not_allow():
     [contradiction] = compared("invented").contradictions
     assert contradiction.certainty is Certainty.IMPOSSIBLE
     assert "12.50 GiB hold 102,400 tokens of Llama-3.1-8B-Instruct at 131,072 bytes each" in contradiction.text
+
+
+CASES = [
+    case
+    for case in json.loads((FOLDER.parent / "memory_cases.json").read_text())["cases"]
+    if case["engine"] == "V1" and case["spec_ref"] and case["observed"].get("kv_cache_tokens")
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_published_starts_are_not_taken_for_impossible_ones(case):
+    given = {name: value for name, value in case["flags"].items() if value is not None}
+    start = Start(1, version=case["vllm_version"], flags=given | {"tensor_parallel_size": case["tp"]})
+    for name in ("kv_cache_tokens", "kv_cache_gib", "weights_gib"):
+        if name in case["observed"]:
+            start.read(Term(name), case["observed"][name], 1)
+    version = max(version_for_plan(start), Version(0, 8))  # a few cases name no minor version
+    plan = make_plan(known_spec(case["spec_ref"]), gpu_of("any", 80.0), flags_of(start), version)
+    assert compare(start, plan, is_card_known=False).contradictions == ()
 
 
 def test_layers_of_several_kinds_are_not_judged_so():
