@@ -124,6 +124,11 @@ def test_what_the_log_says_wins_over_the_command():
     assert start.flags == {"model": "m", "max_model_len": 2048, "max_num_seqs": 8}
 
 
+def test_what_others_hold_is_planned_with():
+    said, _ = found(path_of("v0_11_0_card"))
+    assert "does not fit in memory_snapshot" in said["plan"]["verdict"]
+
+
 def test_a_large_card_of_amd_has_a_kernel_and_a_small_one_has_not():
     said, _ = found(path_of("v0_13"))
     assert "does not fit in profile_run" in said["plan"]["verdict"]

@@ -10,6 +10,7 @@ from gateway.domain.memory.planning import make_plan
 from gateway.models.spec_sources import find_spec, hub_cache, own_folder
 
 _ANY_CARD_GIB = 80.0
+_CONTEXT_GIB = 1.0
 _CONSUMER_ROCM_GIB = 40.0
 """AMD's cards with less have no attention kernel for vision towers; the planner knows them by name."""
 
@@ -48,10 +49,19 @@ def compare_with_plan(start: Start, assumed: Assumed) -> Comparison:
     is_consumer_rocm = start.platform == "rocm" and (total or 0) < _CONSUMER_ROCM_GIB
     card = assumed.gpu or ("Radeon" if is_consumer_rocm else "the card")
     try:
-        plan = make_plan(spec, gpu_of(card, total or _ANY_CARD_GIB), flags_of(start), version_for_plan(start))
+        plan = make_plan(
+            spec, gpu_of(card, total or _ANY_CARD_GIB, _foreign_gib(start)), flags_of(start), version_for_plan(start)
+        )
     except ValueError as refused:
         return Comparison(why_not=f"{refused}.")
     return compare(start, plan, is_card_known=total is not None)
+
+
+def _foreign_gib(start: Start) -> float:
+    """What others held when it started. Some of what is not free is the process's own CUDA context."""
+    total, free = start.get(Term.TOTAL_GIB), start.get(Term.FREE_GIB)
+    held = 0.0 if total is None or free is None else total - free
+    return held if held > _CONTEXT_GIB else 0.0
 
 
 def _said_gib(gpu: str | None) -> float | None:
