@@ -86,7 +86,7 @@ def test_every_make_target_it_names_is_there():
 def test_every_command_it_shows_is_understood():
     shown = commands("vlm-gateway")
     named = {command[1] for command in shown}
-    assert named == {"serve", "replay", "tokens", "families", "estimate", "check", "emulate"}
+    assert named == {"serve", "replay", "tokens", "families", "estimate", "plan", "doctor", "check", "emulate"}
     for _, command, *words in shown:
         help_text = CliRunner().invoke(app, [command, "--help"]).output
         assert "Usage" in help_text

@@ -4,9 +4,11 @@ import typer
 
 from gateway.cli.check import check
 from gateway.cli.demo import demo
+from gateway.cli.doctor import doctor
 from gateway.cli.emulate import emulate
 from gateway.cli.estimate import estimate
 from gateway.cli.families import families
+from gateway.cli.plan import plan
 from gateway.cli.replay import replay
 from gateway.cli.serve import serve
 from gateway.cli.tokens import tokens
@@ -23,10 +25,12 @@ app.command("serve")(serve)
 app.command("demo")(demo)
 app.command("emulate")(emulate)
 app.command("check")(check)
+app.command("doctor")(doctor)
 app.command("estimate")(estimate)
 app.command("tokens")(tokens)
 app.command("families")(families)
 app.command("replay")(replay)
+app.command("plan", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 
 
 def main() -> None:

@@ -27,14 +27,14 @@ UpstreamAddresses = Annotated[
     ),
 ]
 
-_PIPE_WIDTH = 144  # without a terminal tables would be folded into 80 columns
+PIPE_WIDTH = 144  # without a terminal tables would be folded into 80 columns
 
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def wide_console() -> Console:
     """Standard output, for tables; sized for reading where it is no terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def fail(message: str, exit_code: int = 2) -> NoReturn:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.cli.check.findings import Asked, find, table_of
+from gateway.cli.check.planned import PlannedPool, planned_pool
 from gateway.domain.cost import EngineLimits
 from gateway.domain.kv_layout import KvCharge
 from gateway.emulator.config import EmulatorConfig
@@ -19,6 +20,7 @@ from gateway.policies import models_of, upstreams_of
 from gateway.settings import Settings
 from gateway.settings_sources import load
 from gateway.upstream.state import UpstreamModel, UpstreamState
+from gateway.wire.vllm_metrics import EngineReport
 from tests.support.processes import free_port
 
 COMMAND = importlib.import_module("gateway.cli.check")  # as an attribute of gateway.cli it is the function
@@ -230,6 +232,27 @@ def test_what_the_operator_states_is_no_longer_unknown(upstream):
     ]
 
 
+@pytest.mark.parametrize(
+    ("planned", "sentence"),
+    [
+        (512, "Of the server's 512 KV blocks the budget leaves 0 unused (0.0%)."),
+        (384, "Of the server's 512 KV blocks the budget leaves 128 unused (25.0%)."),
+        (640, "The budget of 640 KV blocks is 25.0% more than the server has (512); the server's own number is used."),
+    ],
+)
+def test_a_planned_budget_beside_what_the_server_has(upstream, planned, sentence):
+    said, result = found("--upstream", upstream, "--set", f"budget.kv_blocks={planned}")
+    assert said["upstreams"][0]["planned"] == {"planned": planned, "running": 512}
+    assert sentence in result.stdout
+
+
+def test_a_plan_needs_a_server_that_tells_its_pool():
+    assert planned_pool(100, None) is None
+    assert planned_pool(None, EngineReport(num_gpu_blocks=513, engines=1)) is None
+    assert planned_pool(100, EngineReport()) is None
+    assert planned_pool(100, EngineReport(num_gpu_blocks=513, engines=1)) == PlannedPool(100, 512)
+
+
 def test_a_given_upstream_that_does_not_answer_exits_1():
     url = f"http://127.0.0.1:{free_port()}"
     result = run("--upstream", url)
@@ -305,3 +328,18 @@ def test_all_mistakes_are_named_and_exit_2(options, mistakes):
     assert result.exit_code == 2
     for mistake in mistakes:
         assert mistake in result.stderr
+
+
+def test_a_running_server_is_compared_with_a_plan_where_a_card_is_named(upstream):
+    said, result = found("--upstream", upstream, "--gpu", "L4", "--command", "vllm serve m --max-num-seqs 8")
+    [compared] = said["compared"]
+    assert compared["url"].rstrip("/") == upstream.rstrip("/")
+    assert compared["plan"]["why_not"] is not None or compared["compared"]
+    assert f"Plan for {compared['url']}" in result.stdout
+    assert found("--upstream", upstream)[0]["compared"] == []
+
+
+def test_a_server_that_does_not_answer_has_no_plan():
+    said, result = found("--upstream", f"http://127.0.0.1:{free_port()}", "--gpu", "L4")
+    assert result.exit_code == 1
+    assert said["compared"][0]["plan"]["why_not"] is not None

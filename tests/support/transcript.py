@@ -23,6 +23,7 @@ import typer
 import yaml
 
 from gateway.cli import app
+from gateway.domain.memory.serve_line import PLANNED
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
 from gateway.settings_sources import load
@@ -31,6 +32,7 @@ from tests.support.live_gateway import chat, image
 from tests.support.markdown import ROOT, Block, Page
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.processes import free_port, running_gateway
+from tests.support.vllm_logs import file_of
 
 MODEL = "Qwen/Qwen2.5-VL-7B-Instruct"
 MOST_SECONDS = 60
@@ -222,6 +224,8 @@ def understood(line: str) -> None:
     command = _COMMANDS.get(name)
     assert command is not None, f"there is no command {name}"
     options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    if command.context_settings.get("ignore_unknown_options"):
+        options |= {f"--{flag}" for flag in PLANNED}  # vLLM's own, which the command takes as they are
     unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - options
     assert not unknown, f"{name} has no {', '.join(unknown)}"
 
@@ -252,7 +256,8 @@ def _files() -> Mapping[str, bytes]:
     """What the pages speak of."""
     photos = [image(data_url(encoded(picture(1680, 1260, seed=seed)))) for seed in (1, 2)]
     body = json.dumps(chat("Which is sharper?", *photos, model=MODEL)).encode()
-    return {"photo.jpg": encoded(picture(4000, 3000), "JPEG"), "request.json": body}
+    log = file_of("v0_8_3_sampler")
+    return {"photo.jpg": encoded(picture(4000, 3000), "JPEG"), "request.json": body, "vllm.log": log}
 
 
 def _end(group: int) -> None:

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.check.beside_plan import compare_servers, print_compared
 from gateway.cli.check.calibration import calibrate
 from gateway.cli.check.findings import LOOK_SECONDS, Asked, find, table_of
 from gateway.cli.check.models import look_for_files
 from gateway.cli.check.tables import print_findings
+from gateway.cli.doctor.comparing import Assumed
 from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.model_files import places_of
@@ -27,6 +29,13 @@ def check(
     config: ConfigFile = None,
     assignments: Assignments = None,
     upstream: UpstreamAddresses = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="Compare each running vLLM with a plan for this card: L4, or its GiB as torch sees them."),
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option(metavar="'vllm serve ...'", help="With --gpu: how that vLLM was started.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Print every setting with its value and source, the limits that follow from it, what vLLM says of itself, and of
@@ -43,6 +52,8 @@ def check(
 
       vlm-gateway check --set images.max_pixels=20000000 --json | tail -1
 
+      vlm-gateway check --upstream http://vllm:8000 --gpu L4 --command 'vllm serve MODEL --max-model-len 8192'
+
     A server that is idle is asked what a few small pictures cost (calibration), and told where it disagrees.
 
     Exit code 0: fit to serve. 1: an upstream that was given does not answer. 2: mistakes, all of them named.
@@ -55,8 +66,10 @@ def check(
     with places_of(loaded.settings, os.environ) as places:
         findings = find(loaded, asyncio.run(_ask_all(loaded.settings, models, places)), memory_limit_bytes())
     print_findings(findings)
+    compared = [] if gpu is None else compare_servers(upstreams_of(loaded.settings), Assumed(gpu=gpu, command=command))
+    print_compared(compared)
     if as_json:
-        typer.echo(json.dumps(findings.as_json()))
+        typer.echo(json.dumps(findings.as_json() | {"compared": [each.as_json() for each in compared]}))
     absent = [each for each in findings.upstreams if each.is_given and not each.state.is_up]
     if absent:
         sentences = [f"The upstream {each.url} cannot be used: {each.state.trouble}" for each in absent]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from gateway.cli.check.calibration import calibration_json
 from gateway.cli.check.models import ModelFound, describe_model, unknown_of_images
+from gateway.cli.check.planned import PlannedPool, planned_pool
 from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
@@ -70,6 +71,7 @@ class UpstreamFound:
     models: list[ModelFound]
     calibrations: Mapping[str, Calibration]
     calibrated_families: dict[str, str]
+    planned: PlannedPool | None = None
 
     def as_json(self) -> dict[str, Any]:
         report = self.state.report
@@ -87,6 +89,7 @@ class UpstreamFound:
                 name: calibration_json(result, self.calibrated_families[name])
                 for name, result in self.calibrations.items()
             },
+            **({"planned": asdict(self.planned)} if self.planned else {}),
         }
 
 
@@ -195,6 +198,7 @@ def _found(loaded: Loaded, upstream: UpstreamPolicy, asked: Asked) -> UpstreamFo
         ],
         calibrations=calibrations,
         calibrated_families={name: table.served(name).uncalibrated.family.name for name in calibrations},
+        planned=planned_pool(upstream.kv_blocks, state.report),
     )
 
 

@@ -101,6 +101,8 @@ def _print_upstream(console: Console, upstream: UpstreamFound) -> None:
         has_groups = any((model.kv_groups or 1) > 1 for model in upstream.models)
         whole = ", shared by the KV groups of a model" if has_groups else f" = {tokens:,} tokens"
         console.print(f"KV pool: {engine.kv_blocks:,} blocks of {engine.kv_block_tokens} tokens{whole}")
+    if upstream.planned is not None:
+        console.print(upstream.planned.sentence, soft_wrap=True)
     if state.report is not None:
         console.print(f"Prefix caching: {'on' if engine.prefix_caching else 'off'}")
     if upstream.models:

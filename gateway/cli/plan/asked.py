@@ -1,0 +1,113 @@
+"""What the command line asks to be planned: flags of vLLM out of what is left of it, models, cards and the version."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.domain.memory.gpus import gpu_of, is_supported, known_total_gib, titles
+from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
+from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command
+from gateway.models.spec_sources import find_spec, hub_cache, own_folder
+
+_SERIES = "Qwen/Qwen2.5-VL-7B-Instruct"
+"""Whose sizes `--compare 3B 7B` means where no model is named."""
+_SIZE = re.compile(r"\d+(?:\.\d+)?B(?:-A\d+B)?", re.IGNORECASE)
+
+
+class AskedError(ValueError):
+    """The command line does not say what to plan; the text says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One model and one card, or several to compare."""
+
+    models: tuple[ModelSpec, ...]
+    gpus: tuple[Gpu, ...]
+    flags: Flags
+    version: Version
+    ignored: tuple[str, ...]
+
+
+class Wish(NamedTuple):
+    """The command's own options, as they were given."""
+
+    model: str | None
+    cards: Sequence[str]
+    gpu_memory: float | None
+    foreign: float
+    command: str | None
+    vllm_version: str | None
+    compared: Sequence[str]
+
+
+def asked_of(words: Sequence[str], wish: Wish) -> Asked:
+    """`words` are those that the command's own options left over. Raises AskedError, ServeLineError,
+    NotPlannableError or ModelFilesError.
+    """
+    line, more = _line_of(words, wish.command)
+    named = wish.model or line.model
+    if named is None and len(more) == 1 and not wish.compared:
+        named, more = more[0], ()
+    if more and not wish.compared:
+        raise AskedError(f"{more[0]}: not understood; a flag of vLLM begins with two dashes")
+    names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)]
+    if not names and named is not None:
+        names = [named]
+    if not names:
+        raise AskedError("say which model: --model Qwen/Qwen2.5-VL-7B-Instruct, or --command with a whole line")
+    if len(wish.cards) > 1 and not wish.compared:
+        raise AskedError("several cards are planned side by side with --compare; for one model on many cards give -tp")
+    finders = (own_folder, hub_cache())
+    return Asked(
+        models=tuple(find_spec(name, finders) for name in names),
+        gpus=tuple(_gpu(card, wish.gpu_memory, wish.foreign) for card in _cards(wish.cards, wish.gpu_memory)),
+        flags=line.flags,
+        version=_version(wish.vllm_version),
+        ignored=line.ignored,
+    )
+
+
+def _line_of(words: Sequence[str], command: str | None) -> tuple[ServeLine, tuple[str, ...]]:
+    """The flags of vLLM, and words that are none."""
+    if command is None:
+        line = read_arguments(list(words))
+        return line, line.positions
+    if words:
+        raise ServeLineError(f"{words[0]}: beside --command no other flags of vLLM are taken; write it into the line")
+    return read_command(command), ()
+
+
+def _of_series(name: str, series: str) -> str:
+    """A size alone stands for that size of the series."""
+    return _SIZE.sub(name.upper(), series, count=1) if _SIZE.fullmatch(name) else name
+
+
+def _cards(cards: Sequence[str], gpu_memory: float | None) -> Sequence[str]:
+    if cards:
+        return cards
+    if gpu_memory is None:
+        raise AskedError(f"say which card: --gpu with one of {', '.join(titles())}, or --gpu-memory GIB")
+    return [f"a card of {gpu_memory:g} GiB"]
+
+
+def _gpu(name: str, gpu_memory: float | None, foreign: float) -> Gpu:
+    total = gpu_memory or known_total_gib(name)
+    if not is_supported(name):
+        raise AskedError(f"--gpu {name}: only CUDA and ROCm cards are planned")
+    if total is None:
+        raise AskedError(
+            f"--gpu {name}: not known by name. Known are {', '.join(titles())}; of another say with --gpu-memory what "
+            "torch.cuda.mem_get_info() gives as its total"
+        )
+    return gpu_of(name, total, foreign)
+
+
+def _version(text: str | None) -> Version:
+    if text is None:
+        return NEWEST
+    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text)
+    if not found:
+        raise AskedError(f"--vllm-version {text}: write it as 0.11.0")
+    return Version(int(found[1]), int(found[2]), int(found[3] or 0))

@@ -1,0 +1,75 @@
+"""Cards by name, with the memory that torch sees: less than what they are sold with, and that is what vLLM shares out.
+
+Totals come from start-up logs, from nvidia-smi where no log had one; a card sold in several sizes has a row for each.
+The first row that matches counts.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gateway.domain.memory.plan import Gpu
+
+
+class Row(NamedTuple):
+    """`names` is a pattern searched in the lower-case name of a card without blanks and dashes."""
+
+    title: str
+    names: str
+    total_gib: float
+
+
+CARDS: tuple[Row, ...] = (
+    Row("A100-80GB", r"a100.*80", 79.15),
+    Row("A100-40GB", r"a100", 39.38),
+    Row("H100-80GB", r"h100(?!.*(94|96|nvl))", 79.19),
+    Row("H100-NVL", r"h100.*(94|nvl)", 93.1),
+    Row("GH200-96GB", r"gh200|h100.*96", 94.5),
+    Row("H200", r"h200", 139.8),
+    Row("H20", r"h20(?!0)", 95.0),
+    Row("B200", r"b200", 178.4),
+    Row("MI300X", r"mi300", 191.7),
+    Row("L40S", r"l40", 44.4),
+    Row("L20", r"l20", 44.5),
+    Row("L4", r"l4", 22.03),
+    Row("T4", r"t4(?!\d)", 14.56),
+    Row("V100-32GB", r"v100.*32", 31.7),
+    Row("V100-16GB", r"v100", 15.7),
+    Row("A10G", r"a10g", 22.0),
+    Row("A10", r"a10(?!0)", 22.09),
+    Row("A40", r"a40(?!00)", 44.4),
+    Row("RTX A6000", r"a6000|rtx6000ada", 47.5),
+    Row("RTX PRO 6000", r"pro6000", 94.9),
+    Row("RTX A5000", r"a5000", 23.55),
+    Row("RTX 5090", r"5090", 31.4),
+    Row("RTX 4090", r"4090", 23.6),
+    Row("RTX 3090", r"3090", 23.58),
+    Row("RTX 5070 Ti", r"5070ti", 15.47),
+    Row("RTX 4060 Ti 16GB", r"4060ti", 15.5),
+    Row("RX 7900 XTX", r"7900xtx", 23.98),
+    Row("RX 7800 XT", r"7800xt", 15.98),
+)
+
+_KERNEL_LESS = re.compile(r"\brx ?\d{4}|radeon", re.IGNORECASE)
+"""Consumer cards of AMD: vLLM 0.13 had no attention kernel for vision towers on them."""
+_NOT_CUDA_OR_ROCM = re.compile(r"ascend|kunlun|xpu|tpu|gaudi|neuron|unified memory|jetson|gb10", re.IGNORECASE)
+
+
+def known_total_gib(name: str) -> float | None:
+    """What torch sees of the card of that name; None: the name is not known."""
+    plain = re.sub(r"[\s_-]+", "", name.lower())
+    return next((row.total_gib for row in CARDS if re.search(row.names, plain)), None)
+
+
+def is_supported(name: str) -> bool:
+    """Other accelerators, and memory shared with the host, account in other ways."""
+    return not _NOT_CUDA_OR_ROCM.search(name)
+
+
+def gpu_of(name: str, total_gib: float, foreign_gib: float = 0.0) -> Gpu:
+    return Gpu(name, total_gib, foreign_gib, has_tower_kernel=not _KERNEL_LESS.search(name))
+
+
+def titles() -> Mapping[str, float]:
+    """Every card that is known, with its memory in GiB."""
+    return {row.title: row.total_gib for row in CARDS}

@@ -1,0 +1,261 @@
+"""The command line of `vllm serve` as far as memory depends on it. Only reading: what follows is planning.py's.
+
+All spellings that vLLM takes: underscores for dashes, `--name=value`, JSON and dotted keys, 32k and 32K. Flags that do
+not change a plan are listed and otherwise left alone; what looks like a misspelt one is an error.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from gateway.domain.memory.defaults import AUTO_LENGTH
+from gateway.domain.memory.plan import Flags
+
+_SHORT = {
+    "tp": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "q": "quantization",
+}
+_MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_TOWERS = ("image", "video", "audio")
+
+
+class ServeLineError(ValueError):
+    """A flag that vLLM would not take, or that is misspelt; the text names it and says what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeLine:
+    """`ignored` are flags that memory does not depend on, or that nobody knows; `positions` words that belong to no
+    flag.
+    """
+
+    model: str | None
+    flags: Flags
+    ignored: tuple[str, ...] = ()
+    positions: tuple[str, ...] = ()
+
+
+class Given(NamedTuple):
+    """One flag as it was written; `value` is None where none followed."""
+
+    name: str
+    key: str
+    value: str | None
+
+
+def read_command(line: str) -> ServeLine:
+    """A pasted `vllm serve …`, with what stands before it: variables, `docker run`, line ends with backslashes.
+
+    Raises ServeLineError.
+    """
+    try:
+        words = shlex.split(line.replace("\\\n", " "))
+    except ValueError as broken:
+        raise ServeLineError(f"--command: {broken}") from broken
+    return read_arguments(words[words.index("serve") :] if "serve" in words else words)
+
+
+def read_arguments(words: list[str]) -> ServeLine:
+    """Of words as the shell hands them over; a first word `serve` says that the model may follow without a flag.
+
+    Raises ServeLineError.
+    """
+    is_whole = words[:1] == ["serve"]
+    flags, ignored = Flags(), []
+    given, positions = _split(words[1:] if is_whole else words)
+    model = positions.pop(0) if is_whole and positions else None
+    for each in given:
+        if each.name == "model":
+            model = each.value
+        elif each.name in _READERS:
+            flags = _READERS[each.name](flags, each)
+        else:
+            _refuse_misspelt(each.name)
+            ignored.append(f"--{each.name}")
+    return ServeLine(model, flags, tuple(ignored), tuple(positions))
+
+
+def _split(words: Sequence[str]) -> tuple[list[Given], list[str]]:
+    """Flags with their values, and the words that belong to none."""
+    given: list[Given] = []
+    positions: list[str] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if not _is_flag(word):
+            positions.append(word)
+            continue
+        name, key, value = _named(word)
+        if value is None and name not in _SWITCHES and index < len(words) and not _is_flag(words[index]):
+            value = words[index]
+            index += 1
+        given.append(Given(name, key, value))
+    return given, positions
+
+
+def _is_flag(word: str) -> bool:
+    return bool(re.match(r"--?[A-Za-z]", word))
+
+
+def _named(word: str) -> tuple[str, str, str | None]:
+    """Name, dotted key behind it, and the value behind an equals sign."""
+    body, equals, value = word.lstrip("-").partition("=")
+    name, _, key = body.partition(".")
+    name = name.replace("_", "-")
+    return _SHORT.get(name, name) if not word.startswith("--") else name, key, value if equals else None
+
+
+def _refuse_misspelt(name: str) -> None:
+    known = [flag for flag in _READERS if flag not in _SWITCHES_OFF]
+    close = get_close_matches(name, known, n=1, cutoff=0.88)
+    if close:
+        raise ServeLineError(f"--{name} is not a flag of vLLM; did you mean --{close[0]}?")
+
+
+def _value(given: Given) -> str:
+    if given.value is None:
+        raise ServeLineError(f"--{given.name} needs a value")
+    return given.value
+
+
+def _whole(given: Given) -> int:
+    """`4096`, and as vLLM takes lengths: 32k is 32,000 and 32K 32,768."""
+    text = _value(given)
+    found = re.fullmatch(r"(\d+)(\.\d+)?([kmgKMG]?)", text)
+    if not found or (found[2] and found[3] not in {"k", "m", "g"}):
+        raise ServeLineError(f"--{given.name} {text}: write a whole number, e.g. 8192")
+    number = int(float(found[1] + (found[2] or "")) * _MULTIPLES.get(found[3], 1))
+    if number < 1:
+        raise ServeLineError(f"--{given.name} must be above 0")
+    return number
+
+
+def _length(given: Given) -> int:
+    return AUTO_LENGTH if _value(given) in {"auto", "-1"} else _whole(given)
+
+
+def _share(given: Given) -> float:
+    share = _real(given)
+    if not 0 < share <= 1:
+        raise ServeLineError(f"--{given.name} {share:g}: write a share of the card above 0 and up to 1, e.g. 0.9")
+    return share
+
+
+def _real(given: Given) -> float:
+    try:
+        return float(_value(given))
+    except ValueError as broken:
+        raise ServeLineError(f"--{given.name} {given.value}: write a number") from broken
+
+
+def _limits(flags: Flags, given: Given) -> Flags:
+    """Counts by modality, as JSON or by a dotted key; a count may stand in an object with options."""
+    text = _value(given)
+    if not given.key and re.fullmatch(r"\w+=\d+(,\w+=\d+)*", text):
+        fixed = json.dumps({name: int(count) for name, count in (part.split("=") for part in text.split(","))})
+        raise ServeLineError(f"--{given.name} {text}: vLLM no longer takes this form; write '{fixed}'")
+    found = _merged(flags.limit_mm_per_prompt, given)
+    limits = {name: _count(given, name, value) for name, value in found.items()}
+    return replace(flags, limit_mm_per_prompt=limits)
+
+
+def _count(given: Given, modality: str, value: object) -> int:
+    count = value.get("count", 999) if isinstance(value, Mapping) else value
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise ServeLineError(f"--{given.name}: {modality} must be a whole number of at least 0, not {value!r}")
+    return count
+
+
+def _options(flags: Flags, given: Given) -> Flags:
+    return replace(flags, mm_processor_kwargs=_merged(flags.mm_processor_kwargs, given))
+
+
+def _merged(present: Mapping[str, Any], given: Given) -> dict[str, Any]:
+    """`present` with what one flag says: an object as JSON, or one value under a dotted key."""
+    text = _value(given)
+    try:
+        value = json.loads(text)
+    except ValueError as broken:
+        if not given.key:
+            raise ServeLineError(f"--{given.name} {text}: write JSON, e.g. '{{\"video\": 0}}' ({broken})") from broken
+        value = text
+    if given.key:
+        for part in reversed(given.key.split(".")):
+            value = {part: value}
+    if not isinstance(value, dict):
+        raise ServeLineError(f"--{given.name} {text}: write an object, e.g. '{{\"video\": 0}}'")
+    return {**present, **value}
+
+
+def _text_only(flags: Flags, _: Given) -> Flags:
+    return replace(flags, limit_mm_per_prompt=dict.fromkeys(_TOWERS, 0))
+
+
+def _reads(name: str, convert: Callable[[Given], object]) -> Callable[[Flags, Given], Flags]:
+    def read(flags: Flags, given: Given) -> Flags:
+        changes: dict[str, Any] = {name: convert(given)}
+        return replace(flags, **changes)
+
+    return read
+
+
+def _says(name: str, *, value: bool) -> Callable[[Flags, Given], Flags]:
+    return _reads(name, lambda _: value)
+
+
+_SWITCH_NAMES = ("enforce-eager", "skip-mm-profiling", "disable-hybrid-kv-cache-manager")
+_SWITCHES_OFF = frozenset(f"no-{name}" for name in _SWITCH_NAMES)
+_SWITCHES = frozenset({*_SWITCH_NAMES, *_SWITCHES_OFF, "language-model-only"})
+
+_READERS: Mapping[str, Callable[[Flags, Given], Flags]] = {
+    "gpu-memory-utilization": _reads("gpu_memory_utilization", _share),
+    "max-model-len": _reads("max_model_len", _length),
+    "max-num-seqs": _reads("max_num_seqs", _whole),
+    "max-num-batched-tokens": _reads("max_num_batched_tokens", _whole),
+    "tensor-parallel-size": _reads("tensor_parallel_size", _whole),
+    "pipeline-parallel-size": _reads("pipeline_parallel_size", _whole),
+    "dtype": _reads("dtype", _value),
+    "kv-cache-dtype": _reads("kv_cache_dtype", _value),
+    "quantization": _reads("quantization", _value),
+    "block-size": _reads("block_size", _whole),
+    "mm-encoder-tp-mode": _reads("mm_encoder_tp_mode", _value),
+    "runner": _reads("runner", _value),
+    "kv-cache-memory-bytes": _reads("kv_cache_memory_bytes", _whole),
+    "cpu-offload-gb": _reads("cpu_offload_gb", _real),
+    "speculative-config": _reads("speculative_config", _value),
+    "limit-mm-per-prompt": _limits,
+    "mm-processor-kwargs": _options,
+    "language-model-only": _text_only,
+    **{name: _says(name.replace("-", "_"), value=True) for name in _SWITCH_NAMES},
+    **{f"no-{name}": _says(name.replace("-", "_"), value=False) for name in _SWITCH_NAMES},
+}
+
+PLANNED = tuple(sorted(name for name in _READERS if name not in _SWITCHES_OFF))
+"""Flags that change a plan."""
+
+
+def write_command(model: str, flags: Flags) -> list[str]:
+    """The words of `vllm serve` that say `flags`; what has its default is left out."""
+    defaults, words = Flags(), ["vllm", "serve", model]
+    for name in PLANNED:
+        field_name = name.replace("-", "_")
+        if name == "language-model-only" or (value := getattr(flags, field_name)) == getattr(defaults, field_name):
+            continue
+        words.append(f"--{name}")
+        if name not in _SWITCHES:
+            words.append(_written(value))
+    return words
+
+
+def _written(value: object) -> str:
+    if value == AUTO_LENGTH:
+        return "auto"
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
