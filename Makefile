@@ -42,7 +42,11 @@ test: lint types imports ## lint, types, imports, then every test that needs no 
 
 .PHONY: test-real
 test-real: $(VENV)/.installed $(VLLM_INSTALLED) ## the gateway before a real vLLM (CPU build, tiny random models of five families)
-	VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/real tests/conformance -m real
+	VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/real tests/conformance -m "real and not starts"
+
+.PHONY: test-real-starts
+test-real-starts: $(VENV)/.installed $(VLLM_INSTALLED) ## what doctor says of nine starts of a real vLLM, good and bad
+	VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/real/test_doctor.py -m starts
 
 LONG_EVENTS ?= 1000000
 LONG_SEED ?= 1

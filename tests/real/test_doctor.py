@@ -28,6 +28,7 @@ def test_the_list_of_flags_is_that_of_the_parser(python):
     assert written.stdout == pathlib.Path(real_flags.__file__).read_text()
 
 
+@pytest.mark.starts
 @pytest.mark.parametrize("name", STARTS)
 def test_a_real_start_is_understood_as_its_capture_is(python, tmp_path, name, report_line):
     now, captured = diagnosed(output_of(python, STARTS[name], tmp_path)), diagnosed(file_of(f"real_v0_32_{name}"))
