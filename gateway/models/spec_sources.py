@@ -1,6 +1,5 @@
-"""Where a model's spec comes from: a folder, the cache of the Hugging Face hub or the built-in table, surest first.
-
-Another place to look, such as the hub itself, is one more `Finder`.
+"""Where a model's spec comes from: a folder, the cache of the Hugging Face hub, the hub itself or the built-in table,
+surest first.
 """
 
 import os
@@ -12,7 +11,9 @@ from gateway.domain.memory.config_spec import spec_from_config
 from gateway.domain.memory.defaults import NotPlannableError
 from gateway.domain.memory.plan import ModelSpec
 from gateway.models.known_specs import known_spec, known_specs
+from gateway.models.places import Download, HubError, cache_folder_of, snapshot_folder
 from gateway.models.processor_config import read_json, read_model_folder
+from gateway.models.repository import repository_of
 from gateway.models.weight_files import loaded_bytes
 
 Finder = Callable[[str], Path | None]
@@ -28,7 +29,8 @@ def find_spec(model: str, finders: Sequence[Finder]) -> ModelSpec:
     spec = known_spec(model)
     if spec is None:
         raise NotPlannableError(
-            f"{model} is neither a folder with a config.json, nor in the cache of the hub, nor built in. "
+            f"{model} is neither a folder with a config.json, nor in the cache of the hub, nor built in; --hub fetches "
+            f"the files of one that is on the hub. "
             f"Built in are {', '.join(sorted(known_specs()))}"
         )
     return replace(spec, name=model)
@@ -55,13 +57,24 @@ def own_folder(model: str) -> Path | None:
 
 
 def hub_cache(environment: Mapping[str, str] = os.environ) -> Finder:
-    """The newest snapshot of the model in the cache that `huggingface_hub` keeps."""
-    home = Path(environment.get("HF_HOME") or "~/.cache/huggingface").expanduser()
-    cache = Path(environment.get("HF_HUB_CACHE") or home / "hub")
+    """The model in the cache that `huggingface_hub` keeps, as it was last fetched."""
+    cache = cache_folder_of(None, environment)
 
     def find(model: str) -> Path | None:
-        snapshots = cache / f"models--{model.replace('/', '--')}" / "snapshots"
-        found = [each for each in snapshots.glob("*") if (each / "config.json").is_file()]
-        return max(found, key=lambda each: each.stat().st_mtime, default=None)
+        repository = repository_of(model)
+        return None if cache is None or repository is None else snapshot_folder(cache, repository)
+
+    return find
+
+
+def hub_itself(download: Download) -> Finder:
+    """The small files of the model, fetched; it may raise HubError."""
+
+    def find(model: str) -> Path | None:
+        repository = repository_of(model)
+        try:
+            return None if repository is None else download(repository)
+        except HubError as error:
+            raise HubError(f"the hub: {model} {error}") from error
 
     return find

@@ -1,5 +1,6 @@
 """`vlm-gateway plan`, as it is called."""
 
+import importlib
 import json
 import re
 from html.parser import HTMLParser
@@ -16,8 +17,9 @@ from gateway.domain.memory.plan import Flags, ModelSpec, Version
 from gateway.domain.memory.planning import make_plan
 from gateway.policies import models_of, upstreams_of
 from gateway.settings_sources import load
-from tests.domain.memory.test_config_spec import GEMMA3
+from tests.domain.memory.test_config_spec import GEMMA3, QWEN25
 from tests.models.test_spec_sources import model_folder
+from tests.support.hub_server import hub_server
 from tests.support.memory import QWEN_3B, QWEN_7B, card, spec
 
 ON_L4 = ("--model", QWEN_3B, "--gpu", "L4", "--max-model-len", "8192")
@@ -304,3 +306,29 @@ def test_names_are_text_in_the_page():
     page = Page(plan_page([plan], [[]]))
     assert "script" not in page.tags
     assert any("<script>alert(1)</script> on 1 x L4" in words for words in page.words)
+
+
+class TestTheHub:
+    """A hub of the test's own, which has one model."""
+
+    MODEL = "org/model-VL"
+
+    @pytest.fixture(autouse=True)
+    def _hub(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(importlib.import_module("huggingface_hub.constants"), "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+        with hub_server({self.MODEL: {"config.json": QWEN25}}) as server:
+            monkeypatch.setenv("HF_ENDPOINT", server.url)
+            yield
+
+    def test_is_asked_where_that_is_wanted(self):
+        wanted = ("--model", self.MODEL, "--gpu", "H100", "--max-model-len", "8192")
+        told = run(*wanted)
+        assert told.exit_code == 2
+        assert "--hub fetches the files of one that is on the hub" in " ".join(told.output.split())
+        assert run(*wanted, "--hub").exit_code == 0
+
+    def test_says_what_to_do_where_it_has_not_got_it(self):
+        told = run("--model", "org/none", "--gpu", "H100", "--hub")
+        assert told.exit_code == 2
+        assert "the hub: org/none is not there, or not for this token" in " ".join(told.output.split())

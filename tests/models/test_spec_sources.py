@@ -1,13 +1,12 @@
 """Where specs come from, the surest first."""
 
 import json
-import os
 
 import pytest
 
 from gateway.domain.memory.defaults import NotPlannableError
 from gateway.models.processor_config import ModelFilesError
-from gateway.models.spec_sources import find_spec, hub_cache, own_folder
+from gateway.models.spec_sources import find_spec, hub_cache, hub_itself, own_folder
 from tests.domain.memory.test_config_spec import QWEN25
 from tests.models.test_weight_files import write
 
@@ -59,12 +58,28 @@ def test_a_folder_that_cannot_be_read_says_which_file(tmp_path):
         find_spec(str(folder), (own_folder,))
 
 
-def test_the_hubs_cache_has_the_newest_snapshot(tmp_path):
-    snapshots = tmp_path / "hub" / "models--Qwen--Qwen2.5-VL-3B-Instruct" / "snapshots"
-    old, new = (model_folder(snapshots / revision) for revision in ("b", "a"))
-    (snapshots / "c").mkdir()
-    os.utime(old, (1, 1))
+def test_the_hubs_cache_has_what_was_last_fetched(tmp_path):
+    repository = tmp_path / "hub" / "models--Qwen--Qwen2.5-VL-3B-Instruct"
+    old, new = (model_folder(repository / "snapshots" / revision) for revision in ("b", "a"))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a")
     find = hub_cache({"HF_HOME": str(tmp_path)})
     assert find("Qwen/Qwen2.5-VL-3B-Instruct") == new
     assert find("Qwen/another") is None
+    assert find("no id at all") is None
     assert hub_cache({"HF_HUB_CACHE": str(tmp_path / "hub")})("Qwen/Qwen2.5-VL-3B-Instruct") == new
+    assert hub_cache({"HF_HUB_CACHE": str(tmp_path / "nowhere")})("Qwen/Qwen2.5-VL-3B-Instruct") is None
+    assert old != new
+
+
+def test_the_hub_itself_is_asked_for_what_is_an_id(tmp_path):
+    asked = []
+
+    def download(repository):
+        asked.append(repository.id)
+        return model_folder(tmp_path / "fetched")
+
+    found = find_spec("some/model", (own_folder, hub_itself(download)))
+    assert (found.name, asked) == ("some/model", ["some/model"])
+    with pytest.raises(NotPlannableError, match="--hub fetches the files"):
+        find_spec("a model", (own_folder, hub_itself(download)))

@@ -26,9 +26,12 @@ from gateway.domain.memory.plan import Outcome, Plan
 from gateway.domain.memory.planning import make_plan
 from gateway.domain.memory.serve_line import ServeLineError, write_command
 from gateway.domain.vision.base import ProcessorConfigError
+from gateway.models.places import HubError
 from gateway.models.processor_config import ModelFilesError
 
-_MISTAKES = (AskedError, GoalError, ServeLineError, NotPlannableError, ProcessorConfigError, ModelFilesError)
+_MISTAKES = (
+    AskedError, GoalError, ServeLineError, NotPlannableError, ProcessorConfigError, ModelFilesError, HubError
+)  # fmt: skip
 _SIZES = ("512", "1024", "1280", "1920x1080")
 
 
@@ -38,6 +41,7 @@ def plan(
     gpu: options.Cards = None,
     gpu_memory: options.CardMemory = None,
     foreign: options.Foreign = 0.0,
+    hub: options.OfHub = False,
     command: options.Command = None,
     vllm_version: options.VllmVersion = None,
     image: options.Images = None,
@@ -78,7 +82,7 @@ def plan(
         return
     if compare and (fit_goal or write):
         fail("--compare plans several models: --fit and --write are for one")
-    wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [])
+    wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [], is_hub_asked=hub)
     try:
         if compare:
             _compare(asked_of(context.args, wish), as_json=as_json, html=html)

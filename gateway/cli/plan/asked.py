@@ -1,14 +1,17 @@
 """What the command line asks to be planned: flags of vLLM out of what is left of it, models, cards and the version."""
 
+import os
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.domain.memory.gpus import gpu_of, is_supported, known_total_gib, titles
 from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
 from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command
-from gateway.models.spec_sources import find_spec, hub_cache, own_folder
+from gateway.models.hub import Hub
+from gateway.models.spec_sources import find_spec, hub_cache, hub_itself, own_folder
 
 _SERIES = "Qwen/Qwen2.5-VL-7B-Instruct"
 """Whose sizes `--compare 3B 7B` means where no model is named."""
@@ -40,11 +43,12 @@ class Wish(NamedTuple):
     command: str | None
     vllm_version: str | None
     compared: Sequence[str]
+    is_hub_asked: bool = False
 
 
 def asked_of(words: Sequence[str], wish: Wish) -> Asked:
     """`words` are those that the command's own options left over. Raises AskedError, ServeLineError,
-    NotPlannableError or ModelFilesError.
+    NotPlannableError, HubError or ModelFilesError.
     """
     line, more = _line_of(words, wish.command)
     named = wish.model or line.model
@@ -59,14 +63,20 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
         raise AskedError("say which model: --model Qwen/Qwen2.5-VL-7B-Instruct, or --command with a whole line")
     if len(wish.cards) > 1 and not wish.compared:
         raise AskedError("several cards are planned side by side with --compare; for one model on many cards give -tp")
-    finders = (own_folder, hub_cache())
     return Asked(
-        models=tuple(find_spec(name, finders) for name in names),
+        models=_specs(names, is_hub_asked=wish.is_hub_asked),
         gpus=tuple(_gpu(card, wish.gpu_memory, wish.foreign) for card in _cards(wish.cards, wish.gpu_memory)),
         flags=line.flags,
         version=_version(wish.vllm_version),
         ignored=line.ignored,
     )
+
+
+def _specs(names: Sequence[str], *, is_hub_asked: bool) -> tuple[ModelSpec, ...]:
+    """The hub's token and address are those of HF_TOKEN and HF_ENDPOINT."""
+    with closing(Hub(endpoint=os.environ.get("HF_ENDPOINT") or None)) as hub:
+        finders = [own_folder, hub_cache(), *([hub_itself(hub.download)] if is_hub_asked else [])]
+        return tuple(find_spec(name, finders) for name in names)
 
 
 def _line_of(words: Sequence[str], command: str | None) -> tuple[ServeLine, tuple[str, ...]]:

@@ -17,6 +17,13 @@ CardMemory = Annotated[
     float | None,
     typer.Option("--gpu-memory", min=1, metavar="GIB", help="Memory of a card as torch sees it, if not known by name."),
 ]
+OfHub = Annotated[
+    bool,
+    typer.Option(
+        "--hub",
+        help="Fetch the config.json of a model that is nowhere else from the hub, by the extra hub.",
+    ),
+]
 Foreign = Annotated[float, typer.Option(min=0, metavar="GIB", help="Memory that other processes hold on the card.")]
 Command = Annotated[str | None, typer.Option(help='A whole pasted line: "vllm serve ...".')]
 VllmVersion = Annotated[str | None, typer.Option(help="The version of vLLM, e.g. 0.11.0; 0.32 if left out.")]
