@@ -204,7 +204,7 @@ def _learn(exchange: Exchange) -> None:
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         visual_tokens = cost.visual_tokens if told is None else told
         text_tokens = usage.prompt_tokens - visual_tokens - request.prompt_token_ids
-        model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
+        model.ratio.observe(request.text_bytes, len(request.messages), text_tokens, has_system=request.has_system)
     if exchange.plans and request.truncate_prompt_tokens is None:
         seen = -cost.text_tokens + (usage.prompt_tokens - request.prompt_token_ids)
         # Less than the upper bound of what may be less is no sign of a cap.
