@@ -45,6 +45,7 @@ async def test_a_wrong_family_is_said_in_log_metrics_and_status_and_its_prices_b
         assert gateway.metrics("gateway_calibration_disagreeing") == {f'_pictures{{model="{MODEL}"}}': 8}
         answer = await gateway.chat("Hm?", photo(64, 64))
         assert answer.headers["x-gateway-visual-tokens"] == "66"
+        assert answer.headers["x-gateway-visual-bounds"] == "lower=6; upper=66; why=doubted_family"
         assert answer.json()["usage"]["prompt_tokens"] < 66
     assert "64x64: predicted 66, measured 6" in caplog.text
     assert "the server's counts fit qwen2_vl (Qwen2-VL, QVQ), qwen2_5_vl (Qwen2.5-VL)" in caplog.text
