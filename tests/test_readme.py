@@ -295,6 +295,8 @@ async def test_the_headers_it_lists_come():
     ladder, small = {"max_tokens": AT_A_TENTH}, {"preset": "thumbnail"}
     async with pressed_gateway(ladder, mode="shadow", resize=small) as pressed:
         answers += (await pressed.gateway.chat("What?", image(data_url(encoded(picture(1400, 1400)))), max_tokens=900),)
+    async with model_server() as upstream, live_gateway(upstream.base_url, models=[]) as gateway:
+        answers += (await gateway.chat(image(data_url(encoded(picture(56, 56))))),)  # of unknown family
     assert listed == {name for answer in answers for name in answer.headers if name.startswith("x-gateway-")}
 
 

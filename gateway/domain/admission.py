@@ -96,7 +96,10 @@ class Admission:
     def next_deadline(self) -> float | None:
         """When `tick` must be called next even if nothing is given back; None: no need."""
         deadline = self._queue.next_deadline
-        return deadline if deadline is None or self._paused_until == -inf else min(deadline, self._paused_until)
+        if deadline is None:
+            return None
+        deadline = min(deadline, self._fit.look_again_at)
+        return deadline if self._paused_until == -inf else min(deadline, self._paused_until)
 
     def pause_until(self, until: float) -> None:
         """The engine turns requests away: nobody is let in before; who comes meanwhile waits."""
@@ -206,6 +209,7 @@ class Admission:
         Call after whatever may change that: WAITING, a give-back, more capacity, a withdrawal, a deadline.
         """
         decided, self._displaced = self._displaced, []
+        self._fit.look_again_at = inf
         while (expired := self._queue.pop_expired(now)) is not None:
             reason = Reason.DEADLINE_PASSED if expired.deadline <= now else Reason.WOULD_MISS_DEADLINE
             self._forecast.left(expired, now)
@@ -300,7 +304,7 @@ class Admission:
         """An admitted request needs these no more; `tick` then lets waiters in."""
         self._budget.give_back(amounts)
         if amounts.kv_blocks:
-            self._fit.given_back()
+            self._fit.forget_look()
 
     def statistics(self, now: float) -> AdmissionStatistics:
         return AdmissionStatistics(

@@ -11,10 +11,10 @@ from typing import Protocol
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.ticket import Ticket
-from gateway.domain.unfolding import Outlook, Unfolding
+from gateway.domain.unfolding import BlocksAhead, Unfolding
 
-_KEPT_SECONDS = 0.05
-"""In which an answer grows by a token or two."""
+_KEPT_SECONDS = 0.1
+"""For so long a look is kept; answers grow by a few tokens meanwhile."""
 _SPARED_SHARE = 0.8
 """Of the room for growth, what answers leave that cannot outgrow what is held for them; the rest is for prompts that
 come out longer than they were counted."""
@@ -49,16 +49,19 @@ class Fit:
     """One engine's. `running` tells of the answers that are under way; what else is held is held for ever.
 
     `growth_room_blocks` are those of the pool that the capacity leaves free for answers that outgrow their reservation.
-    None: nothing is known of the pool as a whole, and the plain sum decides.
+    None: nothing is known of the pool as a whole, or of how its answers grow, and the plain sum decides.
+
+    `look_again_at`: as answers grow, one that does not fit now may fit then (inf: nobody was refused for that).
     """
 
-    __slots__ = ("_budget", "_looked_at", "_outlook", "_running", "growth_room_blocks")
+    __slots__ = ("_ahead", "_budget", "_looked_at", "_running", "growth_room_blocks", "look_again_at")
 
     def __init__(self, budget: Budget, running: Callable[[], Iterable[Unfolding]] = tuple) -> None:
         self._budget = budget
         self._running = running
-        self._outlook = Outlook(())
+        self._ahead = BlocksAhead()
         self._looked_at = -inf
+        self.look_again_at = inf
         self.growth_room_blocks: int | None = None
 
     def before(self, budget: Budget) -> "Fit":
@@ -74,6 +77,7 @@ class Fit:
             return short
         if self._fits_in_time(ticket, needs.kv_blocks, now, self.growth_room_blocks):
             return self._budget.shortage(needs._replace(kv_blocks=0))
+        self.look_again_at = now + _KEPT_SECONDS
         return short
 
     def take(self, ticket: Ticket, now: float) -> Resource | None:
@@ -86,31 +90,24 @@ class Fit:
             self._budget.grow(ticket.amounts)
         return short
 
-    def overlap_blocks(self) -> int:
-        """Of the blocks held, those that will not be needed at once."""
-        if self.growth_room_blocks is None:
-            return 0
-        outlook = Outlook(self._running())
-        return max(0, outlook.held_blocks - outlook.most_blocks())
+    def forget_look(self) -> None:
+        """An answer has ended, and what was seen of it would count still."""
+        self._looked_at = -inf
 
     def _fits_in_time(self, ticket: Ticket, blocks: int, now: float, growth_room_blocks: int) -> bool:
         capacity = self._budget.capacity[Resource.KV_BLOCKS]
         assert capacity is not None, "what is not enforced is not short"
-        outlook, newcomer = self._look(now), ticket.growth.from_now(blocks)
-        other_blocks = self._budget.held(Resource.KV_BLOCKS) - outlook.held_blocks
-        most_blocks = other_blocks + outlook.most_blocks(newcomer)
+        ahead, newcomer = self._look(now), ticket.unfolding(blocks)
+        other_blocks = self._budget.held(Resource.KV_BLOCKS) - ahead.held_blocks
+        most_blocks = other_blocks + ahead.most_blocks(newcomer)
         # Who cannot outgrow what is held for it needs no room for that.
-        outgrowing_blocks = other_blocks + outlook.outgrowing_blocks + newcomer.may_outgrow * blocks
-        all_blocks = other_blocks + outlook.held_blocks + blocks
+        outgrowing_blocks = other_blocks + ahead.outgrowing_blocks + ticket.growth.may_outgrow * blocks
+        all_blocks = other_blocks + ahead.held_blocks + blocks
         bounded_share = 1 - outgrowing_blocks / all_blocks
         spared_blocks = int(_SPARED_SHARE * bounded_share * growth_room_blocks)
         return most_blocks <= capacity + spared_blocks
 
-    def given_back(self) -> None:
-        """Some answer has ended: what was seen of it is over."""
-        self._looked_at = -inf
-
-    def _look(self, now: float) -> Outlook:
+    def _look(self, now: float) -> BlocksAhead:
         if not self._looked_at <= now < self._looked_at + _KEPT_SECONDS:
-            self._outlook, self._looked_at = Outlook(self._running()), now
-        return self._outlook
+            self._ahead, self._looked_at = BlocksAhead(self._running()), now
+        return self._ahead

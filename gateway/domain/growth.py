@@ -26,8 +26,11 @@ class OutputGrowth(NamedTuple):
     spare_tokens: int = 0
     unfolding_groups: int | None = None
 
-    def from_now(self, blocks: int, generated_tokens: int = 0, likely_tokens: int = 0) -> Unfolding:
-        """What is to come of answers that hold `blocks` and have `generated_tokens` (over all of them).
+    def from_now(
+        self, blocks: int, generated_tokens: int = 0, likely_tokens: int = 0, grown_blocks: int = 0
+    ) -> Unfolding:
+        """What is to come of answers that hold `blocks`, `grown_blocks` of them beyond the reservation, and have
+        `generated_tokens` (over all of them).
 
         `likely_tokens`: what one that is so long probably becomes; that may be more than is reserved.
         """
@@ -37,13 +40,17 @@ class OutputGrowth(NamedTuple):
         unfolding = self.groups if self.unfolding_groups is None else self.unfolding_groups
         return Unfolding(
             held_blocks=blocks,
-            whole_blocks=max(blocks, blocks - self.blocks(generated_tokens) + self.groups * self.answers * more_blocks),
+            whole_blocks=max(blocks, blocks - grown_blocks + self.groups * self.answers * more_blocks),
             left_tokens=max(0, whole - generated_tokens // self.answers),
             block_tokens=self.block_tokens,
             copies=unfolding * self.answers,
             spare_tokens=self.spare_tokens + more_blocks * self.block_tokens - (whole - reserved),
             may_outgrow=self.most_tokens is None or whole < self.most_tokens,
         )
+
+    @property
+    def may_outgrow(self) -> bool:
+        return self.most_tokens is None or self.reserved_tokens < self.most_tokens * self.answers
 
     def blocks(self, generated_tokens: int) -> int:
         """Blocks to hold beyond those reserved, once `generated_tokens` have been generated."""

@@ -16,9 +16,12 @@ class TextRatio:
 
     A decayed mean over bytes, so one long prompt weighs as much as many short ones. Kept between 1 byte (byte-level
     vocabularies have no shorter token) and the longest token.
+
+    Of a conversation whose `has_system` is false, the template may write a system message of its own, which the sample
+    showed.
     """
 
-    __slots__ = ("_bytes", "_template_tokens", "_tokens")
+    __slots__ = ("_bytes", "_default_system_tokens", "_is_taught", "_tokens")
 
     _PRIOR_BYTES = 3_000.0
     _PRIOR_TOKENS = 1_000.0
@@ -27,40 +30,47 @@ class TextRatio:
     def __init__(self) -> None:
         self._bytes = self._PRIOR_BYTES
         self._tokens = self._PRIOR_TOKENS
-        self._template_tokens = 0
-
-    def sampled(self, text_bytes: int, text_tokens: int, conversation_tokens: int) -> None:
-        """The server counted a text by itself, and `conversation_tokens` that its template writes around one message.
-
-        To be told before usage is: what that teaches is of the requests themselves.
-        """
-        self._bytes = min(self._bytes, self._tokens * text_bytes / max(1, text_tokens))
-        self._template_tokens = max(0, conversation_tokens - template_tokens(1).expected)
+        self._default_system_tokens = 0
+        self._is_taught = False
 
     @property
     def bytes_per_token(self) -> float:
         return min(max(self._bytes / self._tokens, 1.0), float(LARGEST_TOKEN_BYTES))
 
-    def observe(self, text_bytes: int, message_count: int, text_tokens: int) -> None:
+    def sampled(self, text_bytes: int, text_tokens: int, template: int) -> None:
+        """The server counted a text by itself, and the tokens that its template writes around one message of a user.
+
+        What usage has taught since the start is of the requests themselves, and stands.
+        """
+        if self._is_taught:
+            return
+        self._bytes = min(self._bytes, self._tokens * text_bytes / max(1, text_tokens))
+        usual = template_tokens(1)
+        self._default_system_tokens = max(0, min(template, usual.upper) - usual.expected)
+
+    def observe(self, text_bytes: int, message_count: int, text_tokens: int, *, has_system: bool = True) -> None:
         """`text_tokens`: reported prompt tokens less those of images; what the template adds is taken off here."""
-        tokens = text_tokens - template_tokens(message_count).expected - self._beside(message_count)
+        written = template_tokens(message_count).expected + self._written_by_default(
+            message_count, has_system=has_system
+        )
+        tokens = text_tokens - written
         if tokens <= 0 or not text_bytes:
             return
         kept = self._MEMORY_TOKENS / (self._MEMORY_TOKENS + tokens)
         self._bytes = (self._bytes + text_bytes) * kept
         self._tokens = (self._tokens + tokens) * kept
+        self._is_taught = True
 
-    def bounds(self, text_bytes: int, message_count: int, *, uncertain_bytes: int = 0) -> Bounds:
+    def bounds(
+        self, text_bytes: int, message_count: int, *, uncertain_bytes: int = 0, has_system: bool = True
+    ) -> Bounds:
         """Tokens of `text_bytes`, of which `uncertain_bytes` may never reach the prompt."""
         bounds = text_bounds(text_bytes, message_count, self.bytes_per_token, uncertain_bytes=uncertain_bytes)
-        more_tokens = self._beside(message_count)
-        return bounds._replace(
-            expected=bounds.expected + more_tokens, upper=max(bounds.upper, bounds.expected + more_tokens)
-        )
+        expected = bounds.expected + self._written_by_default(message_count, has_system=has_system)
+        return bounds._replace(expected=expected, upper=max(bounds.upper, expected))
 
-    def _beside(self, message_count: int) -> int:
-        """What the template writes around a conversation beyond what templates mostly do."""
-        return self._template_tokens if message_count else 0
+    def _written_by_default(self, message_count: int, *, has_system: bool) -> int:
+        return self._default_system_tokens if message_count and not has_system else 0
 
 
 class ImageTokenCap:

@@ -51,6 +51,9 @@ class MessageOutline(NamedTuple):
     uncertain_text_bytes: int = 0
 
 
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
 class VisionRequest(NamedTuple):
     """What admission needs of any request that makes the engine work.
 
@@ -85,6 +88,11 @@ class VisionRequest(NamedTuple):
     @property
     def has_remote_images(self) -> bool:
         return any(image.is_remote for image in self.images)
+
+    @property
+    def has_system(self) -> bool:
+        """A message that templates which have one of their own write in its place."""
+        return any(message.role in _SYSTEM_ROLES for message in self.messages)
 
     @property
     def text_bytes(self) -> int:

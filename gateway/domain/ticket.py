@@ -10,6 +10,7 @@ from gateway.domain.output import OutputReservation
 from gateway.domain.pace import REQUEST_TOKENS
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Amounts, Held, Resource
+from gateway.domain.unfolding import Unfolding
 
 OUTPUT_WEIGHT = 4
 """A token of an answer keeps an engine several times as long as one of a prompt; sellers take 4 to 8 times as much."""
@@ -77,6 +78,7 @@ class Ticket:
     answer_by: float = inf
     likely_tokens: int = 0
     lengths: OutputReservation | None = None
+    is_streamed: bool = True
     start_by: float = inf
     keeps_place: bool = False
     prefill_kv_blocks: int = 0
@@ -97,6 +99,7 @@ class Ticket:
         answer_by: float = inf,
         likely_tokens: int = 0,
         lengths: OutputReservation | None = None,
+        is_streamed: bool = True,
     ) -> "Ticket":
         amounts = cost.amounts
         # Images that the engine knows are not encoded again, and what they are part of is probably in its prefix cache.
@@ -120,6 +123,7 @@ class Ticket:
             likely_tokens=likely_tokens,
             lengths=lengths,
             is_bounded=bool(cost.media),
+            is_streamed=is_streamed,
         )
 
     @property
@@ -145,6 +149,16 @@ class Ticket:
             tokens + held(Resource.IMAGE_PREFILL_TOKENS),
             tokens + held(Resource.PREFILL_TOKENS),
         )
+
+    def unfolding(self, blocks: int, generated_tokens: int = 0, grown_blocks: int = 0) -> Unfolding:
+        """What its answers have yet to take, if it holds `blocks`. Of those that are not streamed nobody sees how far
+        they are: they take all at once.
+        """
+        if not self.is_streamed:
+            return Unfolding(blocks, blocks, may_outgrow=self.growth.may_outgrow)
+        each_tokens = generated_tokens // self.growth.answers
+        likely_tokens = self.lengths.reached_tokens(each_tokens) if self.lengths and generated_tokens else 0
+        return self.growth.from_now(blocks, generated_tokens, likely_tokens, grown_blocks)
 
     @property
     def is_due(self) -> bool:

@@ -2,14 +2,17 @@
 end earlier, and what these give back serves the others' growth.
 
 vLLM gives every running answer one token a step (vllm/v1/core/sched/scheduler.py), so the steps that each has left tell
-who still runs when another ends; what all of them hold at once is most at one of these ends, or now. The same sum is in
-"Past-Future Scheduler for LLM Serving under SLA Guarantees" (Gong et al., ASPLOS 2025). Pure.
+who still runs when another ends; what all of them hold at once is most at one of these ends, or now. With speculative
+decoding that is not so, and nobody may ask here. The same sum is in "Past-Future Scheduler for LLM Serving under SLA
+Guarantees" (Gong et al., ASPLOS 2025). Pure.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 _MOST_ENDS = 32
+_MOST_LOOKS = 8_192
+"""At one answer at one end; so a look takes some milliseconds at most."""
 
 
 class Unfolding(NamedTuple):
@@ -36,22 +39,23 @@ class Unfolding(NamedTuple):
         return self.whole_blocks - self.copies * ((self.left_tokens - tokens + self.spare_tokens) // self.block_tokens)
 
 
-class Outlook:
-    """What the running answers hold at each of their ends: `levels`, as (tokens from now, from when on, blocks).
+class BlocksAhead:
+    """What running answers hold now and at each of their ends: `levels`, as (tokens from now, from when on, blocks).
 
-    Beyond 32 ends some are looked at together, as if the first of these ended with the last: never less than will be.
+    Of many ends some are looked at together, as if the first of these ended with the last: never less than will be.
     """
 
     __slots__ = ("_lasting", "_levels", "held_blocks", "outgrowing_blocks")
 
-    def __init__(self, answers: Iterable[Unfolding]) -> None:
+    def __init__(self, answers: Iterable[Unfolding] = ()) -> None:
         running = list(answers)
         self.held_blocks = sum(each.held_blocks for each in running)
         self.outgrowing_blocks = sum(each.held_blocks for each in running if each.may_outgrow)
         ending = sorted((each for each in running if each.left_tokens), key=_left_tokens)
         self._lasting = sum(each.whole_blocks for each in running if not each.left_tokens)
         self._levels = [(0, 0, self._lasting + sum(each.blocks_after(0) for each in ending))]
-        stride = -(-len(ending) // _MOST_ENDS) or 1
+        ends = min(_MOST_ENDS, -(-_MOST_LOOKS // max(1, len(ending))))
+        stride = -(-len(ending) // ends) or 1
         since = 0
         for first in range(0, len(ending), stride):
             together, later = ending[first : first + stride], ending[first + stride :]

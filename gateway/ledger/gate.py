@@ -20,7 +20,7 @@ from gateway.domain.promise import RetryAdvice
 from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource, begun_before
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
-from gateway.domain.unfolding import Unfolding
+from gateway.domain.unfolding import BlocksAhead, Unfolding
 from gateway.ledger.base import Ledger
 from gateway.ledger.lease import Lease
 from gateway.ledger.timing import CallLater, Timer
@@ -299,18 +299,23 @@ class Gate:
 
     def statistics(self) -> GateStatistics:
         return GateStatistics(
-            holdings=self._holdings(),
+            holdings=self._ledger.statistics(),
             admission=self._admission.statistics(self._clock()),
             leases=len(self._open),
             endings=dict(self._endings),
             preprocess_rate=self._rate.pixels_per_second,
         )
 
-    def _holdings(self) -> HoldingsStatistics:
-        return replace(self._ledger.statistics(), overlap_blocks=self._fit.overlap_blocks())
+    def holdings(self) -> HoldingsStatistics:
+        """With what of the KV blocks overlaps, which is looked for anew."""
+        ahead = (
+            BlocksAhead(self._unfolding(as_begun=True)) if self._fit.growth_room_blocks is not None else BlocksAhead()
+        )
+        overlap_blocks = max(0, ahead.held_blocks - ahead.most_blocks())
+        return replace(self._ledger.statistics(), overlap_blocks=overlap_blocks)
 
-    def _unfolding(self) -> list[Unfolding]:
-        return [lease.unfolding() for lease in self._open]
+    def _unfolding(self, *, as_begun: bool = False) -> list[Unfolding]:
+        return [lease.unfolding(as_begun=as_begun) for lease in self._open if lease.held.kv_blocks]
 
     def _follow_rate(self) -> None:
         self._ledger.set_capacity(Resource.PREPROCESS_PIXELS, self._rate.capacity_pixels)

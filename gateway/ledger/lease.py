@@ -33,7 +33,6 @@ class Lease:
         "_generated_tokens",
         "_grown_blocks",
         "_held",
-        "_is_hidden",
         "_pixels_in_sight",
         "_sent_at",
         "_ticket",
@@ -48,7 +47,6 @@ class Lease:
         self._pixels_in_sight = 0
         self._behind_tokens = 0
         self._generated_tokens = 0
-        self._is_hidden = False
         self._sent_at: float | None = None
         self._first_event_at: float | None = None
         self._front_timer: Timer | None = None
@@ -63,15 +61,15 @@ class Lease:
         """What it holds now; nothing once closed."""
         return self._held or Amounts()
 
-    def unfolding(self) -> Unfolding:
-        """What its answers have yet to take. Of one that is not streamed nobody sees how far it is."""
-        blocks, lengths, growth = self.held.kv_blocks, self._ticket.lengths, self._ticket.growth
-        if self._is_hidden:
-            return Unfolding(blocks, blocks)
-        generated = self._generated_tokens
-        if generated:
-            generated += _UNSEEN_TOKENS * growth.answers
-        return growth.from_now(blocks, generated, lengths.reached_tokens(generated // growth.answers) if lengths else 0)
+    def unfolding(self, *, as_begun: bool = False) -> Unfolding:
+        """What its answers have yet to take. Until the first of them shows, nobody knows when they will have begun:
+        then it is all at once, or as if they began now.
+        """
+        blocks, generated = self.held.kv_blocks, self._generated_tokens
+        if not generated and not as_begun:
+            return Unfolding(blocks, blocks, may_outgrow=self._ticket.growth.may_outgrow)
+        ahead = _UNSEEN_TOKENS * self._ticket.growth.answers if generated else 0
+        return self._ticket.unfolding(blocks, generated + ahead, self._grown_blocks)
 
     def sent(self, *, is_streamed: bool) -> None:
         """The body is on its way to the engine.
@@ -80,7 +78,6 @@ class Lease:
         is in the way of texts. Any other answer shows nothing: it counts as through once it should be, by the learned
         paces, and is in nobody's way.
         """
-        self._is_hidden = not is_streamed
         pixels = self._ticket.amounts.preprocess_pixels
         delay = self._gate.preprocessing_started(pixels) if pixels else 0.0
         if is_streamed:

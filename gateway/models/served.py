@@ -187,6 +187,11 @@ class ModelTable:
     def names(self) -> tuple[str, ...]:
         return tuple(self._models)
 
+    @property
+    def most_tokens_per_event(self) -> float:
+        """Of the model that streams the most of them at once."""
+        return max((model.event_tokens.per_event for model in self._models.values()), default=1.0)
+
     def served(self, name: str | None) -> ServedModel:
         """The model of that name, or the one of unknown family for all names that are not known."""
         if not name:

@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 _NOTHING = Amounts()
 _TOLD_SHARE = 20
+_EVEN_TOKENS_PER_EVENT = 1.2
 """What others take is told in the log from a twentieth of the budget on."""
 
 
@@ -113,7 +114,7 @@ class EngineFollower:
             self.ceiling.observe(running, waiting, depth, report.rejections, kv_usage=report.kv_usage)
 
     def _look(self, report: EngineReport) -> Look:
-        holdings = self.gate.statistics().holdings
+        holdings = self.gate.holdings()
         held, capacity = holdings.held, holdings.capacity
         limiting = Resource.SEQUENCES if capacity[Resource.KV_BLOCKS] is None else Resource.KV_BLOCKS
         look = Look(
@@ -125,7 +126,7 @@ class EngineFollower:
             preemptions=report.preemptions,
             kv_usage=report.kv_usage,
             used_blocks=int((report.kv_usage or 0.0) * self._pool_blocks),
-            held_blocks=held[Resource.KV_BLOCKS],
+            held_blocks=holdings.needed_blocks,
         )
         unadmitted = self.gate.unadmitted
         return look if unadmitted == _NOTHING else look.beside(unadmitted.sequences, unadmitted.kv_blocks)
@@ -146,9 +147,12 @@ class EngineFollower:
         self.gate.set_capacity(Resource.SEQUENCES, sequences)
 
     def _set_growth_room(self, pool_blocks: int, *, is_whole: bool) -> None:
-        """None before several engines: nobody knows which of the answers run together."""
+        """None before several engines, for nobody knows which of the answers run together, and where several tokens
+        come at once (speculative decoding), for then they do not grow alike.
+        """
         room = growth_room_blocks(pool_blocks) if is_whole else 0
-        self.gate.set_growth_room(room if self._engines <= 1 else None)
+        is_even = self._engines <= 1 and self.models.most_tokens_per_event < _EVEN_TOKENS_PER_EVENT
+        self.gate.set_growth_room(room if is_even else None)
 
     def _tell(self, *, is_up: bool) -> None:
         """In the log, when the causes change; not with every step."""

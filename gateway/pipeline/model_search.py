@@ -69,7 +69,8 @@ class ModelSearch:
 
     async def _has_changed_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         return self._changed.is_set()
 
     async def _search(self, wanted: Sequence[Wanted]) -> list[Wanted]:
@@ -90,7 +91,9 @@ class ModelSearch:
 
     async def _look(self, wanted: Wanted) -> Look:
         try:
-            return await asyncio.wait_for(self._beside(lambda: self._places.look(*wanted)), self._look_seconds)
+            # Not wait_for, which in Python 3.11 loses a cancellation that comes together with the result.
+            async with asyncio.timeout(self._look_seconds):
+                return await self._beside(lambda: self._places.look(*wanted))
         except TimeoutError:
             return Look(troubles=(f"not found within {self._look_seconds:g} s: a disc or the hub hangs",))
 

@@ -206,7 +206,7 @@ def _learn(exchange: Exchange) -> None:
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         visual_tokens = cost.visual_tokens if told is None else told
         text_tokens = usage.prompt_tokens - visual_tokens - request.prompt_token_ids
-        model.ratio.observe(request.text_bytes, len(request.messages), text_tokens)
+        model.ratio.observe(request.text_bytes, len(request.messages), text_tokens, has_system=request.has_system)
     # Of an unknown family an image that cost little says nothing of the next one.
     is_whole = request.truncate_prompt_tokens is None and not cost.media
     if exchange.plans and is_whole and not model.is_assumed:

@@ -86,7 +86,7 @@ def _upstream(parts: Parts, backend: Backend) -> UpstreamStatus:
         version=state.version,
         models=_models(backend),
         resources=_resources(gate.holdings),
-        overcommit_blocks=gate.holdings.overcommit_blocks,
+        overcommit_blocks=backend.gate.holdings().overcommit_blocks,
         queue=QueueStatus(
             admission.queue_depth,
             backend.gate.policy.requests,

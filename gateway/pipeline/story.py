@@ -158,6 +158,7 @@ def ticket_of(rules: Rules, exchange: Exchange, cost: RequestCost, now: float) -
         answer_by=answer_by,
         likely_tokens=_likely_tokens(exchange, cost),
         lengths=exchange.model.output if exchange.model else None,
+        is_streamed=exchange.request is not None and exchange.request.stream,
         is_return=exchange.is_return,
         priority=exchange.priority,
         tenant=tenant.name,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gateway.models.served import ModelTable
 from gateway.pipeline.calibration import asked_models
-from gateway.upstream.pages import PageError, Pages
+from gateway.upstream.pages import PageError, Pages, one_line
 from gateway.upstream.state import UpstreamState
 from gateway.wire.calibration import TOKENIZE_PATH, tokenize_count
 from gateway.wire.text_sample import MORE_BYTES, SAMPLE, SHORT, question
@@ -19,19 +19,28 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TextSampler:
-    """An observer of the poller of one upstream: each model is asked about once, whatever the server answers."""
+    """An observer of the poller of one upstream: each model is asked about once, and once more when the server was
+    started anew, whatever it answers.
+    """
 
     models: ModelTable
     open_pages: Callable[[], Pages]
     is_on: bool = True
     log_prefix: str = ""
     _asked: set[str] = field(default_factory=set)
+    _starts: int = 0
     _task: asyncio.Task[None] | None = None
 
     def __call__(self, state: UpstreamState) -> None:
-        is_under_way = self._task is not None and not self._task.done()
-        new = [name for name in asked_models(state) if name not in self._asked]
-        if self.is_on and state.is_up and new and not is_under_way:
+        if not self.is_on or not state.is_up or (self._task is not None and not self._task.done()):
+            return
+        names = asked_models(state)
+        if state.starts != self._starts:
+            self._starts = state.starts
+            self._asked.clear()
+        self._asked.intersection_update(names)
+        new = [name for name in names if name not in self._asked]
+        if new:
             self._asked.update(new)
             self._task = asyncio.create_task(self._sample(new), name="text sample")
 
@@ -42,13 +51,17 @@ class TextSampler:
 
     async def _sample(self, names: list[str]) -> None:
         pages = self.open_pages()
+        troubles: set[str] = set()
         try:
             for name in names:
-                await self._sample_one(pages, name)
-        except Exception as error:  # noqa: BLE001  nothing that a server says may end more than this
-            _log.info("%show long tokens are was not told: %s", self.log_prefix, error)
+                try:
+                    await self._sample_one(pages, name)
+                except Exception as error:  # noqa: BLE001  nothing that a server says may end more than this
+                    troubles.add(one_line(error))
         finally:
             await pages.close()
+        if troubles:
+            _log.info("%show long tokens are was not told: %s", self.log_prefix, "; ".join(sorted(troubles)))
 
     async def _sample_one(self, pages: Pages, name: str) -> None:
         short, long = [await _count(pages, name, text) for text in (SHORT, SAMPLE)]

@@ -43,7 +43,12 @@ async def count_text(
         except UncountableError:
             pass  # what the template or the parser cannot take is for vLLM to judge
     text_bytes = request.text_bytes + len(trimmed) * len(marker.encode())
-    return model.ratio.bounds(text_bytes, len(request.messages), uncertain_bytes=request.uncertain_text_bytes)
+    return model.ratio.bounds(
+        text_bytes,
+        len(request.messages),
+        uncertain_bytes=request.uncertain_text_bytes,
+        has_system=request.has_system,
+    )
 
 
 async def encode_chat(

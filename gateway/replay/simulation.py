@@ -140,6 +140,9 @@ class _Server:
         for resource, setting in zip(Resource, self._engine, strict=False):
             if setting is None:
                 self._place.gate.set_capacity(resource, recorded[resource])
+        if self._engine.kv_blocks is None and (blocks := recorded[Resource.KV_BLOCKS]) is not None:
+            # A twentieth of the pool was taken off it.
+            self._place.gate.set_growth_room(growth_room_blocks(blocks * 20 // 19))
 
 
 def _gate(configuration: Configuration, engine: EngineSettings, time: VirtualTime) -> Gate:

@@ -44,6 +44,8 @@ def test_a_wrong_one_is_said_loudly_with_the_sizes(upstream):
     assert server["calibration"][MODEL]["candidates"][:2] == ["qwen2_vl (Qwen2-VL, QVQ)", "qwen2_5_vl (Qwen2.5-VL)"]
     assert "WRONG PRICES. Calibration of mine: qwen3_vl DISAGREES with the server on 8 of 8 pictures" in result.stderr
     assert "1080x1080: predicted 1158, measured 1523" in result.stdout
+    assert server["models"][0]["price"] == "bounds"
+    assert "mine: its server counts its images otherwise than qwen3_vl does" in result.stdout
 
 
 def test_an_unknown_one_is_found(upstream):

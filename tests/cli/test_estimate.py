@@ -208,3 +208,12 @@ def test_a_wrong_command_line_exits_2(options, text):
     result = CliRunner().invoke(app, ["estimate", *options], input=json.dumps(chat(turn())))
     assert result.exit_code == 2
     assert text in result.stderr
+
+
+def test_a_video_is_told_by_the_most_that_it_can_cost():
+    film = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}
+    let_in = ("--set", "videos={per_request: 1, tokens: 5000}")
+    said, _ = found(chat(turn(film)), *NAMED, *let_in)
+    assert (said["tokens"]["media"], said["tokens"]["visual"]) == (5000, 0)
+    assert "tokens of videos and audio, at most" in run(chat(turn(film)), *NAMED, *let_in).output
+    assert "tokens of videos" not in run(chat(turn()), *NAMED).output

@@ -27,6 +27,7 @@ NO_DATA = {
     ("estimates", "Requests with images of no exact price", 0): "size alone decides in the families of the day",
     ("overview", "Gateways that drain", 0): "none of them is told to",
     ("images", "Videos and audio", 0): "no server here takes any",
+    ("budget", "KV blocks beyond the sum", 1): "no two answers here are long enough to end apart",
     ("budget", "Prompt tokens before their first token", 1): "bounded only where a level of service is stated",
     ("budget", "Prompt tokens behind images", 1): "likewise",
     ("estimates", "Calibration, by state", 0): "servers that are watched this closely are asked nothing beside",

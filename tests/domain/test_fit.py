@@ -58,7 +58,6 @@ def test_what_else_is_short_is_said_and_nothing_taken():
 def test_where_nothing_is_known_of_the_pool_the_sum_decides():
     fit, _ = fit_before(Capacity(9), OLD, room=None)
     assert fit.take(ticket(6, LONG), 0.0) is Resource.KV_BLOCKS
-    assert fit.overlap_blocks() == 0
 
 
 def test_what_is_held_by_no_answer_that_is_known_is_held_for_ever():
@@ -86,22 +85,18 @@ class TestRoomForGrowth:
         assert fit.take(ticket(1), 0.0) is Resource.KV_BLOCKS
 
 
-def test_what_overlaps_is_told():
-    fit, _ = fit_before(Capacity(9), OLD, Unfolding(6, 6, left_tokens=64))
-    assert fit.overlap_blocks() == 12 - 9
-
-
 def test_answers_are_looked_at_again_after_a_while_and_when_something_was_given_back():
     looks = []
     holdings = Holdings(Capacity(9))
     holdings.grow(Amounts(9))
     fit = Fit(holdings, lambda: looks.append(1) or [])
     fit.growth_room_blocks = 0
-    for now, times in ((1.0, 1), (1.01, 1), (1.04, 1), (1.06, 2)):
+    for now, times in ((1.0, 1), (1.05, 1), (1.09, 1), (1.11, 2)):
         assert fit.take(ticket(6, LONG), now) is Resource.KV_BLOCKS
         assert len(looks) == times
-    fit.given_back()
-    assert fit.take(ticket(6, LONG), 1.06) is Resource.KV_BLOCKS
+    fit.forget_look()
+    assert fit.take(ticket(6, LONG), 1.11) is Resource.KV_BLOCKS
+    assert fit.look_again_at == pytest.approx(1.21)
     assert len(looks) == 3
 
 
@@ -125,7 +120,7 @@ def test_a_pool_with_answers_of_known_lengths_is_never_overrun_and_holds_more_th
         for one in [one for one in running if one.done == one.length]:
             running.remove(one)
             holdings.give_back(Amounts(one.blocks))
-            fit.given_back()
+            fit.forget_look()
     assert most_used <= pool
     assert sum(at_once) > gain * sum(by_sum)
 

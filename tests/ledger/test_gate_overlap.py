@@ -38,21 +38,20 @@ async def test_one_waits_until_the_other_is_so_far_ahead_that_they_are_never_bot
     second = asyncio.create_task(gate.admit(ticket(clock)))
     await asyncio.sleep(0)
     for generated, is_in in ((10, False), (40, False), (46, True)):
-        clock.advance(0.1)
         old.grow(generated)
-        gate.wake()
+        clock.advance(0.2)
         await asyncio.sleep(0)
         assert second.done() is is_in, generated
-    holdings = gate.statistics().holdings
+    holdings = gate.holdings()
     assert (holdings.held[0], holdings.overlap_blocks, holdings.overcommit_blocks) == (12, 3, 0)
     old.close(Ending.DONE)
     (await second).close(Ending.DONE)
-    holdings = gate.statistics().holdings
+    holdings = gate.holdings()
     assert (holdings.held[0], holdings.overlap_blocks) == (0, 0)
 
 
 async def test_an_answer_that_shows_nothing_until_its_end_shares_nothing(gate, clock):
-    unseen = await gate.admit(ticket(clock))
+    unseen = await gate.admit(ticket(clock, is_streamed=False))
     unseen.sent(is_streamed=False)
     unseen.grow(46)
     second = asyncio.create_task(gate.admit(ticket(clock)))
@@ -62,6 +61,32 @@ async def test_an_answer_that_shows_nothing_until_its_end_shares_nothing(gate, c
     (await second).close(Ending.DONE)
 
 
+async def test_one_that_has_not_begun_shares_nothing_for_others_and_is_no_excess(gate, clock):
+    old = await streaming(gate, clock)
+    old.grow(46)
+    second = await streaming(gate, clock)
+    assert (gate.holdings().overlap_blocks, gate.holdings().overcommit_blocks) == (3, 0)
+    third = asyncio.create_task(gate.admit(ticket(clock)))
+    await asyncio.sleep(0)
+    clock.advance(0.2)
+    gate.wake()
+    await asyncio.sleep(0)
+    assert not third.done()
+    for each in (old, second):
+        each.close(Ending.DONE)
+    (await third).close(Ending.DONE)
+
+
+async def test_the_line_is_looked_at_again_though_nobody_leaves(gate, clock):
+    old = await streaming(gate, clock)
+    second = asyncio.create_task(gate.admit(ticket(clock)))
+    await asyncio.sleep(0)
+    old.grow(46)
+    clock.advance(0.2)
+    (await second).close(Ending.DONE)
+    old.close(Ending.DONE)
+
+
 async def test_before_several_engines_nothing_is_shared(gate, clock):
     gate.set_growth_room(None)
     old = await streaming(gate, clock)
@@ -69,7 +94,7 @@ async def test_before_several_engines_nothing_is_shared(gate, clock):
     second = asyncio.create_task(gate.admit(ticket(clock)))
     await asyncio.sleep(0)
     assert not second.done()
-    assert gate.statistics().holdings.overlap_blocks == 0
+    assert gate.holdings().overlap_blocks == 0
     old.close(Ending.DONE)
     (await second).close(Ending.DONE)
 
@@ -98,8 +123,8 @@ async def test_what_would_become_of_a_request_is_told_as_it_would(gate, clock):
     old = await streaming(gate, clock)
     old.grow(10)
     assert gate.would_decide(ticket(clock)).short is not None
-    clock.advance(0.1)
+    clock.advance(0.2)
     old.grow(46)
     assert gate.would_decide(ticket(clock)).short is None
-    assert gate.statistics().holdings.held[0] == 6
+    assert gate.holdings().held[0] == 6
     old.close(Ending.DONE)

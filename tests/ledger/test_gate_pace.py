@@ -66,6 +66,18 @@ async def test_what_is_on_its_way_is_held_until_the_first_event(gate, clock):
     assert not any(gate.statistics().holdings.held)
 
 
+async def test_tokens_that_are_only_a_bound_teach_nothing(gate, clock):
+    for _ in range(20):
+        bounded = ticket(clock, 100_000)
+        bounded.is_bounded = True
+        lease = await gate.admit(bounded)
+        lease.sent(is_streamed=True)
+        clock.advance(0.5)
+        lease.first_event()
+        lease.close(Ending.DONE)
+    assert on_their_way(gate) == (0, 2_000)
+
+
 async def test_slow_first_tokens_close_the_window_and_fast_ones_open_it(gate, clock):
     for _ in range(20):
         await answered(gate, clock, first_seconds=2.0)

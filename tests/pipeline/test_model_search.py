@@ -148,6 +148,18 @@ async def test_it_ends_while_something_hangs(caplog):
     await until(lambda: not looking())
 
 
+async def test_it_ends_in_the_midst_of_many_looks():
+    """Also in the turn of the loop in which one has its result."""
+    for turns in range(40):
+        searched = Searched(AnyPlaces(Look()))
+        await searched.search.start()
+        searched.see(*(f"model-{index}" for index in range(64)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await searched.search.close()
+
+
 async def test_closing_what_was_not_started_is_no_fault():
     await Searched(AnyPlaces(Look())).search.close()
 

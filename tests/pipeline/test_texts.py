@@ -52,7 +52,8 @@ async def test_texts_that_cannot_fit_or_take_too_much_memory_are_bounded_by_thei
 async def test_a_video_leaves_the_text_to_be_estimated():
     """What a template makes of it is not followed, and its megabytes are not worth a parser's time."""
     model = ServedModel("m", family_for("qwen2_5_vl", None), exact_text=Counter())
-    exchange = Exchange("id", "POST", PATH, b"", (), 0.0, route=classify("POST", PATH), body=b"not looked at")
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 100}]}).encode()
+    exchange = Exchange("id", "POST", PATH, b"", (), 0.0, route=classify("POST", PATH), body=body)
     request = VisionRequest("m", messages=(MessageOutline("user", 100),), media=(MediaRef(MediaKind.VIDEO, "p", "p"),))
     text = await count_text(exchange, request, model)
     assert text.lower < text.expected < text.upper

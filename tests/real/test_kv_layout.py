@@ -43,7 +43,7 @@ CLASSES = {
 
 
 @pytest.fixture(scope="module")
-def of_vllm():
+def of_vllm(report_line):
     """By model, block size and whether windows are used; all with one start of the interpreter."""
     asked = [
         (name, block, without_windows) for name in MODELS for block in (16, 128) for without_windows in (False, True)
@@ -67,6 +67,7 @@ def of_vllm():
         env=os.environ | ENVIRONMENT,
     )
     assert run.returncode == 0, run.stderr[-3000:]
+    report_line(f"KV layouts asked of vLLM's own functions: {len(asked)}")
     return dict(zip(asked, json.loads(run.stdout.splitlines()[-1]), strict=True))
 
 
@@ -77,10 +78,9 @@ def spelled(layer: Layer) -> dict:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("block", [16, 128])
-def test_groups_and_what_a_long_request_needs(of_vllm, name, block, report_line):
+def test_groups_and_what_a_long_request_needs(of_vllm, name, block):
     layout = group_layers(read_layers(MODELS[name]))
     theirs = of_vllm[name, block, False]
-    report_line(f"{name}, blocks of {block}: {len(theirs['groups'])} KV groups, {theirs['longest_blocks']} blocks")
     assert [(CLASSES[group.kind], group.layers, block * group.block_factor) for group in layout.groups] == [
         (group["kind"], group["layers"], group["block"]) for group in theirs["groups"]
     ]

@@ -89,7 +89,7 @@ async def test_a_place_is_kept_for_the_most_but_for_no_more_than_the_context():
         patient.may_answer.set()
         first, second = [await task for task in running]
         assert MOST > 4096
-        assert held == 2 * (4096 // 16 + 2)
+        assert held == 2 * (4096 // 16 + 1)
         assert second.headers["x-gateway-visual-bounds"] == f"lower=3; upper={3 * MOST}; why=unknown_family"
         assert first.status_code == second.status_code == 200
 

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
+from gateway.wire.text_sample import SAMPLE, SHORT, question
 from tests.support.live_gateway import MODEL, image, live_gateway, until
 from tests.support.model_server import answer_never, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -44,6 +45,7 @@ async def test_a_wrong_family_is_said_in_log_metrics_and_status_and_its_prices_b
         assert gateway.metrics("gateway_calibration_disagreeing") == {f'_pictures{{model="{MODEL}"}}': 8}
         answer = await gateway.chat("Hm?", photo(64, 64))
         assert answer.headers["x-gateway-visual-tokens"] == "66"
+        assert answer.headers["x-gateway-visual-bounds"] == "lower=6; upper=66; why=doubted_family"
         assert answer.json()["usage"]["prompt_tokens"] < 66
     assert "64x64: predicted 66, measured 6" in caplog.text
     assert "the server's counts fit qwen2_vl (Qwen2-VL, QVQ), qwen2_5_vl (Qwen2.5-VL)" in caplog.text
@@ -99,6 +101,12 @@ async def test_a_limit_of_pixels_that_the_gateway_was_not_told_of_is_said():
     assert answer.headers["x-gateway-visual-tokens"] == "1026"
 
 
+def asked(upstream):
+    """All but the texts by which the length of tokens is told (text_sample.py)."""
+    texts = [question(MODEL, text) for text in (SHORT, SAMPLE)]
+    return [visit for visit in posts(upstream) if visit.body not in texts]
+
+
 async def test_a_server_without_tokenize_is_asked_for_answers_of_one_token_where_that_is_allowed():
     async def only_chats(visit):
         if visit.path == "/tokenize":
@@ -111,7 +119,7 @@ async def test_a_server_without_tokenize_is_asked_for_answers_of_one_token_where
     async with model_server(only_chats, is_idle=True) as upstream:
         async with live_gateway(upstream.base_url, calibration="completions", models=models) as gateway:
             assert (await calibrated(gateway))["calibration"]["state"] == "agrees"
-            assert [visit.path for visit in posts(upstream)] == ["/tokenize", *["/v1/chat/completions"] * 2]
+            assert [visit.path for visit in asked(upstream)] == ["/tokenize", *["/v1/chat/completions"] * 2]
             await gateway.until_released()
         async with live_gateway(upstream.base_url, calibration="tokenize", models=models) as gateway:
             model = await calibrated(gateway)
@@ -130,7 +138,7 @@ async def test_a_silent_tokenize_delays_neither_readiness_nor_requests_nor_the_e
         live_gateway(upstream.base_url, calibration="tokenize") as gateway,
     ):
         await gateway.until_up()
-        await until(lambda: len(posts(upstream)) == 1)
+        await until(lambda: len(asked(upstream)) == 1)
         assert (await gateway.http.get("/readyz")).status_code == 200
         assert (await gateway.chat("Hm?")).status_code == 200
         gateway.application.drain()

@@ -63,7 +63,9 @@ async def test_a_smaller_maximum_is_learned_to_the_token():
 
 @pytest.mark.parametrize("tells", [True, False])
 async def test_texts_beside_images_of_an_unknown_family_teach_where_the_images_are_told_apart(tells):
-    with running_emulator(EmulatorConfig.fast(model=MODEL, enable_prompt_tokens_details=tells)) as server:
+    with running_emulator(
+        EmulatorConfig.fast(model=MODEL, root="/models/mine", enable_prompt_tokens_details=tells)
+    ) as server:
         async with live_gateway(server.base_url, models=[]) as gateway:
             await answered(gateway, "word " * 2000, photo(98, 42))
             assert (model_of(gateway).ratio.bytes_per_token != 3.0) is tells

@@ -18,8 +18,8 @@ EXACT, BOUNDS = "exact", "bounds"
 _FULL_ATTENTION_FAMILIES = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
 """Every layer of their language models is of one kind, so their KV cache has one group. Qwen 3.5 mixes two kinds."""
 
-_SAMPLES = (Size(224, 224), Size(1024, 1024), Size(1920, 1080), Size(600, 2400))
-"""A family whose price more than the size decides shows it on one of these."""
+_SAMPLES = (Size(64, 64), Size(224, 224), Size(1024, 1024), Size(1920, 1080), Size(600, 2400))
+"""A family whose price more than the size decides, or of which another is possible, shows it on one of these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _budget(tally: Tally, crowded: Facts, instance: str) -> Expectations:
 
     return {
         (name, "Share held, by resource"): [Expected(_shares_by_resource(crowded), "crowded")],
-        (name, "KV blocks held above capacity"): _each({"c": over}, "full"),
+        (name, "KV blocks beyond the sum"): _each({"c": over}, "full"),
         (name, "KV blocks"): held_and("held_blocks", _CROWDED_BLOCKS),
         (name, "Sequences"): held_and("held_sequences", SEQUENCES),
         (name, "Encoder tokens"): held_and("held_encoder_tokens", encoder),

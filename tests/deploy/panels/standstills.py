@@ -60,8 +60,8 @@ async def _stands_still(visit: Visit) -> None:
 
 def _of_a_full_house(growing: Visit, waiting: list[Visit]) -> dict[str, dict[str, Range]]:
     prompt, blocks = growing.prompt_tokens, (growing.prompt_tokens + growing.tokens) // 16
-    # Beyond that: the last block of prompt and answer each, one in reserve, and growth in steps of 64 tokens.
-    held = Range(blocks, blocks + 3 + 64 // 16)
+    # Beyond that: the last block, and growth in steps of 64 tokens.
+    held = Range(blocks, blocks + 1 + 64 // 16)
     return {
         "queue_depth": {"c": Range.exactly(2)},
         "queue_tokens": {"c": Range.exactly(2 * (prompt + 4))},
@@ -110,8 +110,8 @@ async def _at_the_engine(engine: RunningEmulator, number: int) -> httpx.Response
 
 def _of_a_crowded_engine(crowded: RunningEmulator, held: list[Visit]) -> dict[str, Mapping[str, Range]]:
     with_picture, text = (visit.prompt_tokens for visit in held)
-    # Full blocks and the last one of each prompt, one for the answer and one in reserve.
-    blocks = sum(-(-prompt // 16) + 2 for prompt in (with_picture, text))
+    # Each answer may have 4 tokens, and goes on in the last block of its prompt.
+    blocks = sum(-(-(prompt + 4) // 16) for prompt in (with_picture, text))
     embeddings = tokens_of(280, 280) - 2
     seen = crowded.statistics().published
     used = int(seen.kv_cache_usage_ratio * (BLOCKS_OF_B - 1))

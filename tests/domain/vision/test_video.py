@@ -61,6 +61,13 @@ def test_the_bound_is_reached():
     assert most <= QWEN3_VL.most_encoder_tokens(768) <= 1.02 * most
 
 
+def test_an_odd_number_of_frames_that_just_fits_costs_a_patch_more():
+    """Five of them are counted as four, fit, and are then filled up to six."""
+    most = 4 * 1024 * 1024
+    assert real_tokens(Family("P", "r", 32, 1, 1, VideoArea(1, most)), 5, 1024, 1024) == 3 * 1024
+    assert VideoRule(32, 2, 1, most, shares_pixels=True).most_encoder_tokens(5) == 3 * 1024
+
+
 def test_what_is_written_around_frames():
     assert QWEN2_VL.most_prompt_tokens(5) == QWEN2_VL.most_encoder_tokens(5) + 3
     assert QWEN3_VL.most_prompt_tokens(5) == QWEN3_VL.most_encoder_tokens(5) + 3 * len("<9999999.9 seconds>[]") + 3
