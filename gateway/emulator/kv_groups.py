@@ -82,7 +82,8 @@ class BlockTables:
 
     def needed_to_begin(self, tokens: int, prefix: Prefix) -> int:
         """Free blocks that a sequence of so many tokens waits for."""
-        new = sum(max(0, group.to_begin(tokens) - prefix.length) for group in self._groups)
+        # A window holds as much of what is computed anew however long the beginning is that was cached.
+        new = sum(group.to_begin(max(0, tokens - prefix.length * group.block)) for group in self._groups)
         return new + sum(map(self._pool.free_among, prefix.blocks))
 
     def begin(self, prefix: Prefix) -> None:

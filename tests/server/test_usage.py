@@ -222,7 +222,7 @@ async def test_a_stream_of_several_tokens_an_event_is_held_for_all_of_them_once_
     """A hundred events with 400 tokens, as with speculative decoding. Blocks: prompt and first token, then growth."""
     tokens = TOKEN + 100 * FINISH.replace(b'"stop"', b"null")
     usage = USAGE.replace(b'"completion_tokens":5', b'"completion_tokens":400')
-    held = {1: 3 + 8, 20: 3 + 24}
+    held = {1: 1 + 8, 20: 1 + 24}
 
     async def speculative(visit):
         await visit.stream_head()
