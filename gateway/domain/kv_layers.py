@@ -10,9 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway.domain.kv_layout import Kind, KvLayout, Layer, group_layers
+from gateway.domain.quoting import quoted
 
 _NUMBER_BYTES = 2
 """Of a key or a value: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
+
+MOST_LAYERS = 4096
+MOST_NUMBER = 2**31
+"""The file may be anybody's: each layer is weighed by itself, and what is multiplied should stay a number to show."""
 
 
 class KvConfigError(ValueError):
@@ -78,7 +83,7 @@ def read_layout(text: Mapping[str, Any]) -> KvLayout | None:
 def read_layers(text: Mapping[str, Any]) -> tuple[Layer, ...] | None:
     """The layers with a cache of their own, in order. None and errors as `read_layout`."""
     known, text = _class_of(text), with_class_numbers(text)
-    number = _number(text, "num_hidden_layers")
+    number = _number(text, "num_hidden_layers", most=MOST_LAYERS)
     kinds = _kinds(text, known, number) if number else None
     if kinds is None:
         return None
@@ -96,7 +101,7 @@ def _class_of(text: Mapping[str, Any]) -> _Class:
 def _kinds(text: Mapping[str, Any], known: _Class, number: int) -> list[Kind] | None:
     told, rotates = _list(text, "layer_types", number), _list(text, "no_rope_layers", number)
     if told:
-        kinds = [_KINDS[kind] for kind in told if kind in _KINDS]
+        kinds = [_KINDS[kind] for kind in told if isinstance(kind, str) and kind in _KINDS]
         return kinds if len(kinds) == number else None
     if rotates:
         return [known.others if each else Kind.FULL for each in rotates]
@@ -128,13 +133,15 @@ def _token_bytes(text: Mapping[str, Any], kind: Kind) -> int:
     return 0 if kind is Kind.STATE else 2 * kv_heads * size * _NUMBER_BYTES
 
 
-def _number(text: Mapping[str, Any], key: str) -> int:
+def _number(text: Mapping[str, Any], key: str, most: int = MOST_NUMBER) -> int:
     """0 where it is missing or null."""
     value = text.get(key)
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise KvConfigError(f"{key} must be a whole number of at least 0, not {value!r}")
+        raise KvConfigError(f"{key} must be a whole number of at least 0, not {quoted(value)}")
+    if value > most:
+        raise KvConfigError(f"{key} must be at most {most}, not {quoted(value)}")
     return value
 
 
@@ -142,5 +149,5 @@ def _list(text: Mapping[str, Any], key: str, number: int) -> Sequence[Any]:
     """One entry for each layer; nothing where it is missing or empty."""
     value = text.get(key) or ()
     if not isinstance(value, list | tuple) or (value and len(value) < number):
-        raise KvConfigError(f"{key} must have an entry for each of {number} layers, not {value!r}")
+        raise KvConfigError(f"{key} must have an entry for each of {number} layers, not {quoted(value)}")
     return value[:number]

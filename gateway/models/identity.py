@@ -74,6 +74,13 @@ class Name(NamedTuple):
     source: FamilySource = FamilySource.NAME
 
 
+class Published(NamedTuple):
+    """The checkpoint that is published by a model's names, None where that is unsure, and which of them said so."""
+
+    checkpoint: Checkpoint | None
+    source: FamilySource
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What a model is. `video` bounds what its videos cost, None where its family defines nothing. `kv_layout` and what
@@ -97,10 +104,14 @@ def identify(said: Said, names: Sequence[Name], found: FoundFiles | None = None)
 
     Raises UnknownFamilyError, or ProcessorConfigError naming the key.
     """
+    return _identify(said, published(names), found)
+
+
+def _identify(said: Said, name: Published, found: FoundFiles | None) -> Identity:
     found = said.folder or found
     files = found.files if found else None
-    checkpoint, source_of_name = _published(names)
-    family, source = next(_families(said, found, checkpoint, source_of_name), (None, FamilySource.ASSUMED))
+    checkpoint = name.checkpoint
+    family, source = next(_families(said, found, name), (None, FamilySource.ASSUMED))
     if family is None:
         return _with_memory(Identity(unknown_family(), source), files)
     sources = _file_sources(said, found, family)
@@ -111,33 +122,32 @@ def identify(said: Said, names: Sequence[Name], found: FoundFiles | None = None)
     return _with_memory(Identity(resolved.family, source, resolved.numbers, resolved.video), files)
 
 
-def identify_anyway(said: Said, names: Sequence[Name], found: FoundFiles | None) -> tuple[Identity, str | None]:
+def identify_anyway(said: Said, name: Published, found: FoundFiles | None) -> tuple[Identity, str | None]:
     """The same for a server that is running: what cannot be used is left out, and told."""
     trouble = None
     for attempt, files in ((said, found), (said, None), (Said(), None)):
         try:
-            return identify(attempt, names, files), trouble
+            return _identify(attempt, name, files), trouble
         except (UnknownFamilyError, ProcessorConfigError) as error:
             trouble = trouble or str(error)
     raise AssertionError("names alone always tell something")
 
 
-def _published(names: Sequence[Name]) -> tuple[Checkpoint | None, FamilySource]:
+def published(names: Sequence[Name]) -> Published:
     """By the surest name that is known, and what said so: of several that say the same, the one that everybody sees."""
     told = [(checkpoint_of_model_name(name.text), name.source) for name in names]
     surest = next((checkpoint for checkpoint, _ in told if checkpoint is not None), None)
-    return surest, next((source for checkpoint, source in reversed(told) if checkpoint is surest), FamilySource.NAME)
+    said_by = (source for checkpoint, source in reversed(told) if checkpoint is surest)
+    return Published(surest, next(said_by, FamilySource.NAME))
 
 
-def _families(
-    said: Said, found: FoundFiles | None, checkpoint: Checkpoint | None, source_of_name: FamilySource
-) -> Iterator[tuple[str, FamilySource]]:
+def _families(said: Said, found: FoundFiles | None, name: Published) -> Iterator[tuple[str, FamilySource]]:
     if said.family is not None:
         yield said.family, FamilySource.SETTING
     if found is not None and found.files.family_name is not None:
         yield found.files.family_name, found.place
-    if checkpoint is not None:
-        yield checkpoint.family, source_of_name
+    if name.checkpoint is not None:
+        yield name.checkpoint.family, name.source
 
 
 def _file_sources(said: Said, found: FoundFiles | None, family: str) -> list[Source]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.domain.quoting import quoted
 from gateway.models.identity import FamilySource, FoundFiles
 from gateway.models.processor_config import (
     CONFIG_FILE,
@@ -62,17 +63,16 @@ class Places:
         for place, folder in self._folders(name, root):
             try:
                 return Look(FoundFiles(_read(folder), place), tuple(troubles))
-            except (ModelFilesError, OSError) as error:
-                troubles.append(f"{folder}: {error}")
+            except Exception as error:  # noqa: BLE001 - nobody here wrote these files
+                troubles.append(f"{folder}: {_told(error)}")
         repository = _repository(name, root)
         if self.download is None or repository is None:
             return Look(None, tuple(troubles))
         try:
             return Look(FoundFiles(_read(self.download(repository)), FamilySource.HUB), tuple(troubles))
-        except HubError as error:
-            return Look(None, (*troubles, f"hub: {repository.id}: {error}"), not error.is_final)
-        except (ModelFilesError, OSError) as error:
-            return Look(None, (*troubles, f"hub: {repository.id}: {error}"))
+        except Exception as error:  # noqa: BLE001 - as above
+            is_worth_another = isinstance(error, HubError) and not error.is_final
+            return Look(None, (*troubles, f"hub: {repository.id}: {_told(error)}"), is_worth_another)
 
     def _folders(self, name: str, root: str | None) -> Iterator[tuple[FamilySource, Path]]:
         """Of this machine, those that have the file that every model has."""
@@ -127,6 +127,12 @@ def _has_config(folder: Path) -> bool:
         return (folder / CONFIG_FILE).is_file()
     except OSError:
         return False
+
+
+def _told(error: Exception) -> str:
+    """Sentences of this house as they are; of what nobody foresaw, its kind too."""
+    is_sentence = isinstance(error, ModelFilesError | HubError | OSError)
+    return str(error) if is_sentence else f"cannot be made sense of: {quoted(error)}"
 
 
 def _read(folder: Path) -> ModelFiles:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.kv_layers import KvConfigError, read_layout, with_class_numbers
+from gateway.domain.kv_layers import MOST_LAYERS, MOST_NUMBER, KvConfigError, read_layout, with_class_numbers
 from gateway.domain.kv_layout import KvLayout
+from gateway.domain.quoting import quoted, shortened
 from gateway.domain.vision.registry import family_of_config
 from gateway.domain.vision.sources import Source
 
@@ -24,6 +25,8 @@ VIDEO_FILE = "video_preprocessor_config.json"
 _NUMBER_BYTES = 2
 """Of an embedding: vLLM serves 32-bit checkpoints in 16 bits, and others as they are."""
 
+_LONGEST_PROBLEM = 400
+"""In characters: whatever a library quotes of a file, it is one line of a log."""
 
 _NESTED_TEXT = ("text_config", "llm_config", "language_config")
 
@@ -32,7 +35,7 @@ class ModelFilesError(ValueError):
     """A model folder that cannot be read; the text names the file and the key."""
 
     def __init__(self, file: str, problem: str) -> None:
-        super().__init__(f"{file}: {problem}")
+        super().__init__(f"{file}: {shortened(problem, _LONGEST_PROBLEM)}")
         self.file = file
 
 
@@ -108,10 +111,10 @@ def parse_model(
     """
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or not architectures:
-        raise ModelFilesError(CONFIG_FILE, f"architectures must list at least one name, not {architectures!r}")
+        raise ModelFilesError(CONFIG_FILE, f"architectures must list at least one name, not {quoted(architectures)}")
     nested = (processor or {}).get("image_processor", preprocessor)
     if nested is not None and not isinstance(nested, Mapping):
-        raise ModelFilesError(PROCESSOR_FILE, f"image_processor must be an object, not {nested!r}")
+        raise ModelFilesError(PROCESSOR_FILE, f"image_processor must be an object, not {quoted(nested)}")
     return ModelFiles(
         tuple(architectures),
         _parse_text(config),
@@ -155,7 +158,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_optional(path: Path) -> dict[str, Any] | None:
-    return read_json(path) if path.exists() else None
+    return read_json(path) if path.is_file() else None
 
 
 def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
@@ -166,7 +169,7 @@ def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
     key = next((key for key in _NESTED_TEXT if key in config), None)
     text = config[key] if key else config
     if not isinstance(text, Mapping):
-        raise ModelFilesError(CONFIG_FILE, f"{key} must be an object, not {text!r}")
+        raise ModelFilesError(CONFIG_FILE, f"{key} must be an object, not {quoted(text)}")
     text = with_class_numbers(text)
     if not text.keys() >= {"num_attention_heads", "hidden_size", "num_hidden_layers"}:
         return None
@@ -174,7 +177,7 @@ def _parse_text(config: Mapping[str, Any]) -> TextConfig | None:
     hidden_size = _whole(text, "hidden_size")
     return TextConfig(
         hidden_size=hidden_size,
-        layers=_whole(text, "num_hidden_layers"),
+        layers=_whole(text, "num_hidden_layers", most=MOST_LAYERS),
         kv_heads=_whole(text, "num_key_value_heads", default=heads),
         head_size=_whole(text, "head_dim", default=hidden_size // heads),
         kv_layout=_parse_layout(text),
@@ -192,14 +195,16 @@ def _deepstack_levels(config: Mapping[str, Any]) -> int:
     vision = config.get("vision_config")
     levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
     if levels is not None and not isinstance(levels, list):
-        raise ModelFilesError(CONFIG_FILE, f"deepstack_visual_indexes must be a list, not {levels!r}")
+        raise ModelFilesError(CONFIG_FILE, f"deepstack_visual_indexes must be a list, not {quoted(levels)}")
     return len(levels or ())
 
 
-def _whole(text: Mapping[str, Any], key: str, default: int | None = None) -> int:
+def _whole(text: Mapping[str, Any], key: str, default: int | None = None, most: int = MOST_NUMBER) -> int:
     value = text.get(key)
     if value is None:
         value = default
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ModelFilesError(CONFIG_FILE, f"{key} must be a whole number above 0, not {value!r}")
+        raise ModelFilesError(CONFIG_FILE, f"{key} must be a whole number above 0, not {quoted(value)}")
+    if value > most:
+        raise ModelFilesError(CONFIG_FILE, f"{key} must be at most {most}, not {quoted(value)}")
     return value

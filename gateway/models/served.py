@@ -20,7 +20,7 @@ from gateway.domain.vision.sources import Number
 from gateway.domain.vision.unknown import unknown_family
 from gateway.domain.vision.video import VideoRule
 from gateway.models.exact_text import ExactText
-from gateway.models.identity import FamilySource, FoundFiles, Identity, Name, Said, identify_anyway
+from gateway.models.identity import FamilySource, FoundFiles, Identity, Name, Said, identify_anyway, published
 from gateway.models.repository import shown_name
 
 __all__ = ["OTHER", "Engine", "FamilySource", "ModelTable", "Origin", "ServedModel", "Wanted"]
@@ -49,6 +49,10 @@ class Wanted(NamedTuple):
 
     name: str
     root: str | None
+
+
+_Memo = dict[tuple[int, int, FamilySource, int], tuple[Identity, str | None]]
+"""Thousands of adapters may be alike. Kept no longer than what its ids are of."""
 
 
 class Pricing(NamedTuple):
@@ -207,12 +211,14 @@ class ModelTable:
         """
         known, before = self._models, self._origins
         self._origins = origins or {}
-        changed = [name for name in context_tokens if self._origin(name) != before.get(name, _NO_ORIGIN)]
-        for name in changed:
+        changed = {name for name, _ in before.items() ^ self._origins.items()}
+        for name in changed & context_tokens.keys():
             self._found.pop(name, None)
-        self._models = self._configured | {name: known.get(name) or self._new(name) for name in context_tokens}
-        for name in known.keys() & self._models.keys() if changed else ():
-            self._identify(name)
+        memo: _Memo = {}
+        self._models = self._configured | {name: known.get(name) or self._new(name, memo) for name in context_tokens}
+        for name in context_tokens if changed else ():
+            if name in known and (name in changed or self._origin(name).parent in changed):
+                self._identify(name, memo)
         self._listed = context_tokens.keys()
         for name, tokens in context_tokens.items():
             self._models[name].max_model_len = tokens
@@ -229,23 +235,30 @@ class ModelTable:
         """The files of a model that was wanted, unless the server has another by now."""
         if wanted.name not in self._models or wanted.root != self._origin(wanted.name).root:
             return
+        if self._found.get(wanted.name) is files:
+            return
         self._found[wanted.name] = files
+        memo: _Memo = {}
         for name in self._models:
             if self._base(name) == wanted.name:
-                self._identify(name)
+                self._identify(name, memo)
 
-    def _new(self, name: str) -> ServedModel:
-        said = self._said(name)
-        identity, trouble = identify_anyway(said, self._names(name), self._found.get(self._base(name)))
-        self._tell(name, trouble)
-        return ServedModel.of(name, identity, said)
+    def _new(self, name: str, memo: _Memo) -> ServedModel:
+        return ServedModel.of(name, self._identity(name, memo), self._said(name))
 
-    def _identify(self, name: str) -> None:
-        identity, trouble = identify_anyway(self._said(name), self._names(name), self._found.get(self._base(name)))
-        self._tell(name, trouble)
-        self._models[name] = self._models[name].identified(identity)
+    def _identify(self, name: str, memo: _Memo) -> None:
+        self._models[name] = self._models[name].identified(self._identity(name, memo))
         if name in self._configured:
             self._configured[name] = self._models[name]
+
+    def _identity(self, name: str, memo: _Memo) -> Identity:
+        said, found, told = self._said(name), self._found.get(self._base(name)), published(self._names(name))
+        key = id(said), id(told.checkpoint), told.source, id(found)
+        if key not in memo:
+            memo[key] = identify_anyway(said, told, found)
+        identity, trouble = memo[key]
+        self._tell(name, trouble)
+        return identity
 
     def _tell(self, name: str, trouble: str | None) -> None:
         sentence = f"model {name!r}: {trouble}"

@@ -10,7 +10,8 @@ _Hosts = Annotated[
     tuple[str, ...],
     Field(
         description="the only hosts whose http(s) addresses go on to vLLM, which fetches them itself and follows where "
-        "they lead; empty: none, data in the request alone"
+        "they lead, by their names without a port, for any port of theirs may be asked, and without a final dot, which "
+        "makes it another name; empty: none, data in the request alone"
     ),
 ]
 

@@ -16,7 +16,8 @@ class ModelSettings(Section):
         str | None,
         Field(
             description="whose arithmetic prices its images, one that `vlm-gateway tokens --help` lists; left out: "
-            "what the folder says, else what the name says"
+            "what the model's files say (`folder`, else the server's own folder, a Hugging Face cache, the hub), else "
+            "what the server loads, else the name; where none says it, what calibration finds"
         ),
     ] = None
     folder: Annotated[
@@ -30,7 +31,8 @@ class ModelSettings(Section):
         dict[str, object] | None,
         Field(
             description="the image processor configuration, where the server was started with another than the "
-            "folder's; left out: the folder's, else as checkpoints of the family ship it"
+            "model's files have; left out: that of `folder`, else of the files that are found, else as the checkpoint "
+            "of that name, or the first of the family, ships it"
         ),
     ] = None
     mm_processor_kwargs: Annotated[

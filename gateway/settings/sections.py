@@ -94,7 +94,11 @@ class RemoteSettings(Section):
     ] = 5.0
     max_redirects: Annotated[int, Field(ge=0, description="redirects that one fetch follows")] = 3
     allow_hosts: Annotated[
-        tuple[str, ...], Field(description="the only hosts that are asked, by their names in addresses; empty: all")
+        tuple[str, ...],
+        Field(
+            description="the only hosts that are asked, by their names in addresses, without a port (allow_ports has "
+            "those) and without a final dot, which makes it another name; empty: all"
+        ),
     ] = ()
     allow_networks: Annotated[
         tuple[IPv4Network | IPv6Network, ...], Field(description="asked although they are not of the public internet")

@@ -135,7 +135,8 @@ def _blocks(label: str | None) -> int | None:
 def _longest_request_blocks(labels: Mapping[str, str]) -> int | None:
     """By these vLLM divides its blocks (v1/core/kv_cache_utils.py `get_max_concurrency_for_kv_cache_config`)."""
     blocks, concurrency = _blocks(labels.get("num_gpu_blocks")), _ratio(labels.get("kv_cache_max_concurrency"))
-    return round(blocks / concurrency) or None if blocks and concurrency else None
+    longest = blocks / concurrency if blocks and concurrency else 0.0
+    return round(longest) or None if longest <= _HIGHEST_COUNT else None
 
 
 def _ratio(label: str | None) -> float | None:

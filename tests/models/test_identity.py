@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.vision.base import ProcessorConfigError
 from gateway.domain.vision.registry import UnknownFamilyError
-from gateway.models.identity import FamilySource, FoundFiles, Name, Said, identify, identify_anyway
+from gateway.models.identity import FamilySource, FoundFiles, Name, Said, identify, identify_anyway, published
 from gateway.models.processor_config import parse_model
 
 QWEN = {"architectures": ["Qwen2_5_VLForConditionalGeneration"]}
@@ -118,14 +118,14 @@ def test_mistakes_of_the_operator_are_raised():
 class TestWhileServing:
     def test_what_cannot_be_used_of_found_files_is_told_and_left_out(self):
         broken = files(processor=AREAS | {"max_pixels": "many"})
-        identity, trouble = identify_anyway(Said(), [Name("qwen2.5-vl")], broken)
+        identity, trouble = identify_anyway(Said(), published([Name("qwen2.5-vl")]), broken)
         assert found_by(identity) == ("qwen2_5_vl", FamilySource.NAME)
         assert "max_pixels" in trouble
 
     def test_so_are_options_of_another_family_than_the_server_turns_out_to_have(self):
-        identity, trouble = identify_anyway(Said(options={"num_crops": 4}), LOADED, None)
+        identity, trouble = identify_anyway(Said(options={"num_crops": 4}), published(LOADED), None)
         assert found_by(identity) == ("qwen3_vl", FamilySource.ROOT)
         assert "num_crops is none of what" in trouble
 
     def test_what_is_right_tells_nothing(self):
-        assert identify_anyway(Said(), LOADED, files())[1] is None
+        assert identify_anyway(Said(), published(LOADED), files())[1] is None

@@ -9,7 +9,7 @@ from gateway.domain.vision.one_of import OneOf
 from gateway.domain.vision.registry import family_for
 from gateway.domain.vision.sources import Number
 from gateway.models.configure import configured_model
-from gateway.models.identity import FoundFiles
+from gateway.models.identity import FoundFiles, identify_anyway, published
 from gateway.models.processor_config import parse_model
 from gateway.models.served import Engine, FamilySource, ModelTable, Origin, ServedModel, Wanted
 
@@ -166,6 +166,52 @@ class TestOrigins:
         relist(table, vision=("Qwen/Qwen3-VL-8B",))
         assert found_by(table, "vision") == ("qwen3_vl", FamilySource.ROOT)
         assert caplog.text.count("model 'vision': image processor configuration: num_crops") == 1
+
+
+ADAPTERS = {f"adapter{number}": (f"/loras/{number}", "base") for number in range(50)}
+
+
+class TestManyAdapters:
+    """Adapters come and go by the thousand while requests are on their way."""
+
+    @pytest.fixture
+    def identified(self, monkeypatch):
+        calls = []
+
+        def counted(*arguments):
+            calls.append(arguments)
+            return identify_anyway(*arguments)
+
+        monkeypatch.setattr("gateway.models.served.identify_anyway", counted)
+        return calls
+
+    def test_those_that_are_alike_are_identified_together(self, identified):
+        table = table_of(base=("Qwen/Qwen2.5-VL-7B-Instruct",), **ADAPTERS)
+        assert found_by(table, "adapter49") == ("qwen2_5_vl", FamilySource.ROOT)
+        assert len(identified) == 1
+
+    def test_one_more_changes_none_of_the_others(self, identified, monkeypatch):
+        table = table_of(base=("Qwen/Qwen2.5-VL-7B-Instruct",), **ADAPTERS)
+        named = []
+        monkeypatch.setattr(
+            "gateway.models.served.published", lambda names: named.append(names[-1].text) or published(names)
+        )
+        relist(table, base=("Qwen/Qwen2.5-VL-7B-Instruct",), **ADAPTERS, new=("/loras/new", "base"))
+        assert found_by(table, "new") == ("qwen2_5_vl", FamilySource.ROOT)
+        assert named == ["new"]
+
+    def test_another_parent_changes_its_own(self):
+        table = table_of(base=("Qwen/Qwen2.5-VL-7B-Instruct",), **ADAPTERS)
+        relist(table, base=("Qwen/Qwen3-VL-8B-Instruct",), **ADAPTERS)
+        assert found_by(table, "adapter7") == ("qwen3_vl", FamilySource.ROOT)
+
+    def test_so_does_one_that_comes_or_goes(self):
+        table = table_of(**ADAPTERS)
+        assert table.served("adapter7").is_assumed
+        relist(table, base=("Qwen/Qwen3-VL-8B-Instruct",), **ADAPTERS)
+        assert found_by(table, "adapter7") == ("qwen3_vl", FamilySource.ROOT)
+        relist(table, **ADAPTERS)
+        assert table.served("adapter7").is_assumed
 
 
 class TestFoundFiles:

@@ -12,6 +12,7 @@ from gateway.models.processor_config import parse_model
 from gateway.models.served import Engine, ModelTable, Origin
 from gateway.pipeline.model_search import THREAD, ModelSearch
 from gateway.upstream.state import UpstreamModel, UpstreamState
+from tests.support.clock import FakeClock
 from tests.support.live_gateway import until
 
 FOUND = FoundFiles(
@@ -26,7 +27,8 @@ def looking():
 
 
 class AnyPlaces:
-    """Answers in turn; the last one again and again. A `Look` is found, an `Event` hangs until it is set."""
+    """Answers in turn; the last one again and again. A `Look` is found, an `Event` hangs until it is set, an
+    exception is raised."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -38,6 +40,8 @@ class AnyPlaces:
         if isinstance(answer, threading.Event):
             answer.wait()
             return Look()
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
 
@@ -77,15 +81,57 @@ async def test_what_is_found_prices_the_model(searching, caplog):
     assert "model 'vision': qwen2_5_vl by its own files (hub)" in caplog.text
 
 
-async def test_the_same_list_is_looked_at_once_and_a_new_one_again(searching):
-    places = AnyPlaces(Look(FOUND))
+async def test_of_a_new_list_only_what_is_new_is_looked_for(searching):
+    places = AnyPlaces(Look(FOUND), Look())
     searched = await searching(places)
     searched.see("a")
     await until(lambda: len(places.asked) == 1)
     searched.search(searched.state)
     searched.see("a", "b")
+    searched.see("a", "b")
+    await until(lambda: len(places.asked) == 2)
+    searched.see("a", "b", "c")
     await until(lambda: len(places.asked) == 3)
-    assert [name for name, _ in places.asked] == ["a", "a", "b"]
+    assert [name for name, _ in places.asked] == ["a", "b", "c"], "what is not there is an answer too"
+
+
+async def test_after_a_time_files_are_looked_at_again(searching):
+    clock = FakeClock()
+    places = AnyPlaces(Look(FOUND))
+    searched = await searching(places, now=lambda: clock.now)
+    searched.see("a")
+    await until(lambda: len(places.asked) == 1)
+    clock.advance(3599)
+    searched.see("a", "b")
+    await until(lambda: len(places.asked) == 2)
+    clock.advance(1)
+    searched.see("a", "b", "c")
+    await until(lambda: len(places.asked) == 4)
+    assert [name for name, _ in places.asked] == ["a", "b", "a", "c"]
+
+
+async def test_a_model_that_was_gone_is_looked_for_again(searching):
+    places = AnyPlaces(Look(FOUND))
+    searched = await searching(places)
+    searched.see("a")
+    await until(lambda: len(places.asked) == 1)
+    searched.see("b")
+    await until(lambda: len(places.asked) == 2)
+    searched.see("a", "b")
+    await until(lambda: len(places.asked) == 3)
+    assert [name for name, _ in places.asked] == ["a", "b", "a"]
+
+
+async def test_one_that_was_gone_for_less_than_a_look_has_its_files_back(searching):
+    places = AnyPlaces(Look(FOUND))
+    searched = await searching(places)
+    searched.see("a")
+    await until(lambda: not searched.table.served("a").is_assumed)
+    searched.see()
+    searched.see("a")
+    assert searched.table.served("a").is_assumed
+    await until(lambda: not searched.table.served("a").is_assumed)
+    assert len(places.asked) == 1
 
 
 async def test_what_is_in_the_way_is_told(searching, caplog):
@@ -158,6 +204,41 @@ async def test_it_ends_in_the_midst_of_many_looks():
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await searched.search.close()
+
+
+async def test_a_look_that_fails_is_told_and_the_others_go_on(searching, caplog):
+    places = AnyPlaces(TypeError("unhashable type: 'dict'"), Look(FOUND))
+    searched = await searching(places)
+    searched.see("bad", "good")
+    await until(lambda: not searched.table.served("good").is_assumed)
+    assert "model 'bad': its files: cannot be looked for: TypeError(" in caplog.text
+    searched.see("new")
+    await until(lambda: not searched.table.served("new").is_assumed)
+
+
+async def test_files_that_cannot_be_used_are_told_and_the_others_go_on(searching, caplog, monkeypatch):
+    searched = await searching(AnyPlaces(Look(FOUND)))
+    take = searched.table.found
+
+    def found(wanted, files):
+        if wanted.name == "bad":
+            raise TypeError("unhashable type: 'list'")
+        take(wanted, files)
+
+    monkeypatch.setattr(searched.table, "found", found)
+    searched.see("bad", "good")
+    await until(lambda: not searched.table.served("good").is_assumed)
+    assert "model 'bad': its files cannot be used" in caplog.text
+
+
+async def test_whatever_fails_the_next_list_is_looked_at(searching, caplog, monkeypatch):
+    searched = await searching(AnyPlaces(Look(FOUND)))
+    with monkeypatch.context() as broken:
+        broken.setattr(searched.table, "wanted", lambda: 1 / 0)
+        searched.see("a")
+        await until(lambda: "looking for files of models failed" in caplog.text)
+    searched.see("b")
+    await until(lambda: not searched.table.served("b").is_assumed)
 
 
 async def test_closing_what_was_not_started_is_no_fault():

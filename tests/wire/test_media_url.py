@@ -54,6 +54,7 @@ def test_commas_that_may_be_escaped_are_not_counted():
         ("https://videos.example.com/a.mp4", "videos.example.com"),
         ("HTTP://Videos.Example.com:8080/a.mp4?b=c#d", "videos.example.com"),
         ("http://10.0.0.7", "10.0.0.7"),
+        ("http://videos.example.com.:81/", "videos.example.com."),
         ("http://a?b=http://other/", "a"),
         ("http://a#@other/", "a"),
         ("http://a/@other/", "a"),

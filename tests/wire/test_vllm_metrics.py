@@ -95,6 +95,8 @@ def test_the_one_null_block_of_a_model_without_cache_is_no_pool():
         ("nan", None),
         ("inf", None),
         ("1e9", None),
+        ("1e-300", None),
+        ("1e-310", None),
     ],
 )
 def test_how_often_the_context_fits_says_what_one_request_of_it_needs(concurrency, longest):

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.geometry import Size
+from gateway.domain.quoting import shortened
 
 MOST_PIXELS = 178_956_970
 """vLLM decodes no larger image (0.32, `multimodal/media/image.py`)."""
+
+_LONGEST_PROBLEM = 1000
 
 
 class UnservableImageError(ValueError):
@@ -17,7 +20,7 @@ class ProcessorConfigError(ValueError):
     """A processor configuration that the model's own processor would refuse, or that this house cannot price."""
 
     def __init__(self, key: str, problem: str) -> None:
-        super().__init__(f"image processor configuration: {key} {problem}")
+        super().__init__(f"image processor configuration: {shortened(key)} {shortened(problem, _LONGEST_PROBLEM)}")
         self.key = key
 
 

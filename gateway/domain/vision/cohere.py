@@ -12,7 +12,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside, is_capped, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, covering_grid, grids_of
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Cohere(Fitted):
 
 
 def cohere2_vision(name: str, read: Sources) -> Cohere:
-    tile, most = read.side("size", default=512), read.whole("max_patches", default=12)
+    tile, most = read.side("size", default=512), read.whole("max_patches", default=12, most=MOST_TILES)
     patch, merge = (
         read.side("patch_size", "vision_config.patch_size", default=16),
         read.whole("downsample_factor", default=2),
@@ -81,10 +81,10 @@ def cohere2_vision(name: str, read: Sources) -> Cohere:
 
 def aya_vision(name: str, read: Sources) -> Cohere:
     """`TILE_n` is at least the one token that is counted, and at most one a byte."""
-    tile, most = read.side("img_size", "size", default=364), read.whole("max_patches", default=12)
+    tile, most = read.side("img_size", "size", default=364), read.whole("max_patches", default=12, most=MOST_TILES)
     patch, merge = (
         read.side("patch_size", "vision_config.patch_size", default=14),
         read.whole("downsample_factor", default=2),
     )
-    least, longest_name = read.whole("min_patches", default=1), len("TILE_GLOBAL")
+    least, longest_name = read.whole("min_patches", default=1, most=MOST_TILES), len("TILE_GLOBAL")
     return Cohere(name, tile, (tile // patch // merge) ** 2, least, most, 2, closest_grid, longest_name - 1)

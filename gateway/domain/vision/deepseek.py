@@ -14,7 +14,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside, is_capped, stretched
 from gateway.domain.vision.grids import closest_grid, grids_of, pinpoint
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _MOST_TILED_IMAGES = 2
 """Of a request to VL2; with more of them none is cut up."""
@@ -120,6 +120,9 @@ def deepseek_vl2(name: str, read: Sources) -> DeepseekVL2:
 def deepseek_ocr(name: str, read: Sources) -> DeepseekOCR:
     """Patches of 16 pixels, four along a side become one feature."""
     view, tile = read.side("base_size", default=1024), read.side("image_size", default=640)
-    least, most = read.whole("min_crops", default=2), read.whole("max_crops", default=6)
+    least, most = (
+        read.whole("min_crops", default=2, most=MOST_TILES),
+        read.whole("max_crops", default=6, most=MOST_TILES),
+    )
     crops = read.flag("crop_mode", default=True)
     return DeepseekOCR(name, -(-view // 16 // 4), -(-tile // 16 // 4), tile, least, most, crops)

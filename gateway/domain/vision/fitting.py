@@ -45,10 +45,16 @@ class Fitted(ABC):
         refuse_empty(size)
         if self._within(size, max_tokens):
             return size
-        candidates = set(self.shapes(size))
+        found = self._best({*self.shapes(size), *self._on_units(size, max_tokens, _covering)}, size, max_tokens)
+        # Just above the least that an image costs only one that is a little narrower than its shape may do.
+        return found or self._best(set(self._on_units(size, max_tokens, _within_shape)), size, max_tokens)
+
+    def _on_units(self, size: Size, max_tokens: int, other_side: "_OtherSide") -> Iterator[Size]:
         if self.step:
-            on_units = _on_units(size, self.step, lambda each: self._keeps(each, max_tokens))
-            candidates.update(each for each in on_units if self._is_left_alone(each))
+            found = _on_units(size, self.step, lambda each: self._keeps(each, max_tokens), other_side)
+            yield from (each for each in found if self._is_left_alone(each))
+
+    def _best(self, candidates: set[Size], size: Size, max_tokens: int) -> Size | None:
         smaller = [each for each in candidates if _is_within(each, size)]
         seen = [(each, cost) for each in smaller if (cost := self._within(each, max_tokens))]
         if not seen:
@@ -56,9 +62,21 @@ class Fitted(ABC):
         return max(seen, key=lambda pair: (_detail(pair[0], pair[1], size), pair[0].pixels, pair[0].width))[0]
 
     def _keeps(self, size: Size, max_tokens: int) -> bool:
-        """Whether the model takes that size for so many tokens, and does not shrink it any more."""
+        """Whether the model takes that size for so many tokens, and does not shrink it any more; or enlarges it, so that
+        a larger one may do.
+        """
         cost = self._within(size, max_tokens)
-        return cost is not None and not cost.is_capped
+        if cost is None:
+            return self._is_enlarged(size)
+        return not cost.is_capped
+
+    def _is_enlarged(self, size: Size) -> bool:
+        """By more than the model rounds."""
+        try:
+            model_size = self.tokens(size).model_size
+        except UnservableImageError:
+            return False
+        return max(model_size.width - size.width, model_size.height - size.height) >= self.step
 
     def _is_left_alone(self, size: Size) -> bool:
         """But for what it rounds. What the model enlarges again has lost detail for nothing, and maybe its shape."""
@@ -94,20 +112,29 @@ def stretched(size: Size, grid: Grid, tile: int) -> Size | None:
     return Size(columns * side, rows * side) if side else None
 
 
-def _on_units(size: Size, unit: int, fits: Callable[[Size], bool]) -> Iterator[Size]:
+_OtherSide = Callable[[Size, int, int], Size]
+
+
+def _on_units(size: Size, unit: int, fits: Callable[[Size], bool], other_side: _OtherSide) -> Iterator[Size]:
     """The largest sizes that fit of those with whole units, once by width and once by height.
 
-    The other side covers the image's shape. Assumes that what fits still fits when it is made smaller.
+    Assumes that what fits still fits when it is made smaller.
     """
-    if wide := _most(size.width // unit, lambda columns: fits(_by_width(size, unit, columns))):
-        yield _by_width(size, unit, wide)
-    if high := _most(size.height // unit, lambda rows: fits(_by_width(size.transposed, unit, rows).transposed)):
-        yield _by_width(size.transposed, unit, high).transposed
+    if wide := _most(size.width // unit, lambda columns: fits(other_side(size, unit, columns))):
+        yield other_side(size, unit, wide)
+    if high := _most(size.height // unit, lambda rows: fits(other_side(size.transposed, unit, rows).transposed)):
+        yield other_side(size.transposed, unit, high).transposed
 
 
-def _by_width(size: Size, unit: int, columns: int) -> Size:
+def _covering(size: Size, unit: int, columns: int) -> Size:
+    """The other side covers the image's shape."""
     rows = -(-columns * size.height // size.width)
     return Size(columns * unit, min(rows * unit, size.height))
+
+
+def _within_shape(size: Size, unit: int, columns: int) -> Size:
+    """The other side stays within the image's shape."""
+    return Size(columns * unit, max(1, columns * size.height // size.width) * unit)
 
 
 def _most(limit: int, holds: Callable[[int], bool]) -> int:

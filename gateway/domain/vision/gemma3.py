@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gateway.domain.geometry import Size
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, is_capped
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _STRUCTURE = 4
 _MERGING = 1
@@ -85,6 +85,6 @@ def from_sources(name: str, read: Sources) -> Gemma3:
         soft=read.whole("image_seq_length", "mm_tokens_per_image", default=256),
         pans=read.flag("do_pan_and_scan", default=False),
         least_crop=read.whole("pan_and_scan_min_crop_size", default=256),
-        most_crops=read.whole("pan_and_scan_max_num_crops", default=4),
+        most_crops=read.whole("pan_and_scan_max_num_crops", default=4, most=MOST_TILES),
         least_ratio=read.real("pan_and_scan_min_ratio_to_activate", default=1.2),
     )

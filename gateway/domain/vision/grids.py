@@ -20,8 +20,11 @@ _SINGLE = Struct("f")
 @lru_cache(maxsize=64)
 def grids_of(least_tiles: int, most_tiles: int) -> tuple[Grid, ...]:
     """All grids of so many tiles, the smaller ones first, narrow ones first among equals."""
-    sides = range(1, most_tiles + 1)
-    grids = [(columns, rows) for columns in sides for rows in sides if least_tiles <= columns * rows <= most_tiles]
+    grids = [
+        (columns, rows)
+        for columns in range(1, most_tiles + 1)
+        for rows in range(-(-least_tiles // columns), most_tiles // columns + 1)
+    ]
     return tuple(sorted(grids, key=lambda grid: grid[0] * grid[1]))
 
 

@@ -12,7 +12,10 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, is_capped, stretched
 from gateway.domain.vision.grids import grids_of
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import Sources, at_most
+
+_MOST_TILES_ALONG_SIDE = 32
+"""Published checkpoints have five at most."""
 
 _TAGS = 2
 """Before each tile; around the view of the whole there is one more at the end."""
@@ -72,10 +75,13 @@ class Idefics3(Fitted):
 
 
 def from_sources(name: str, read: Sources) -> Idefics3:
+    longest = read.whole("size.longest_edge", "size_longest_edge", default=1456)
+    tile = read.whole("max_image_size.longest_edge", "max_image_longest_edge", default=364)
+    at_most("size.longest_edge", longest, _MOST_TILES_ALONG_SIDE * tile)
     return Idefics3(
         name,
-        longest=read.whole("size.longest_edge", "size_longest_edge", default=1456),
-        tile=read.whole("max_image_size.longest_edge", "max_image_longest_edge", default=364),
+        longest=longest,
+        tile=tile,
         tile_tokens=read.whole("image_seq_len", default=169),
         splits=read.flag("do_image_splitting", default=True),
     )

@@ -13,7 +13,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, is_capped, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, grids_of
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 TAGS = 2
 """Start and end of the image."""
@@ -65,7 +65,10 @@ def from_sources(name: str, read: Sources) -> InternVL:
 def from_hf_sources(name: str, read: Sources) -> InternVL:
     """Keys of the `-hf` checkpoints' processor. `crop_to_patches` is false in their files, and cropped they are."""
     tile = read.side("size", "crop_size", default=384)
-    least, most = read.whole("min_patches", default=1), read.whole("max_patches", default=12)
+    least, most = (
+        read.whole("min_patches", default=1, most=MOST_TILES),
+        read.whole("max_patches", default=12, most=MOST_TILES),
+    )
     return InternVL(name, tile, read.whole("image_seq_length", default=256), least, most, has_thumbnail=True)
 
 
@@ -84,5 +87,8 @@ def tiles_of(read: Sources) -> tuple[int, int, bool]:
     """Least and most tiles, and whether there is a thumbnail."""
     is_dynamic = read.flag("dynamic_image_size", default=False)
     has_thumbnail = read.flag("use_thumbnail", default=False)
-    least, most = read.whole("min_dynamic_patch", default=1), read.whole("max_dynamic_patch", default=6)
+    least, most = (
+        read.whole("min_dynamic_patch", default=1, most=MOST_TILES),
+        read.whole("max_dynamic_patch", default=6, most=MOST_TILES),
+    )
     return (least, most, has_thumbnail) if is_dynamic else (1, 1, has_thumbnail)

@@ -14,7 +14,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import MOST_PIXELS, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, grids_of
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _TAGS = 2
 
@@ -107,7 +107,7 @@ def from_sources(name: str, read: Sources) -> Lfm2VL:
         tile=read.whole("tile_size", default=512),
         least_tokens=read.whole("min_image_tokens", default=64),
         most_tokens=read.whole("max_image_tokens", default=256),
-        least_tiles=read.whole("min_tiles", default=2),
-        most_tiles=read.whole("max_tiles", default=10) if splits else 1,
+        least_tiles=read.whole("min_tiles", default=2, most=MOST_TILES),
+        most_tiles=read.whole("max_tiles", default=10, most=MOST_TILES) if splits else 1,
         tolerance=read.real("max_pixels_tolerance", default=2.0),
     )

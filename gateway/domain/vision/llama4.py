@@ -13,7 +13,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside, is_capped
 from gateway.domain.vision.grids import Grid, covering_grid, grids_of, in_single_precision
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _TAGS = 3
 """Start and end, and the token that stands for the image before its tile of the whole."""
@@ -85,10 +85,10 @@ def llama4(name: str, read: Sources) -> Llama4:
     ratio = read.real("vision_config.pixel_shuffle_ratio", "pixel_shuffle_ratio", default=0.5)
     tokens = int((tile // patch) ** 2 * ratio**2)
     fills = read.flag("resize_to_max_canvas", default=False)
-    return Llama4(name, tile, tokens, read.whole("max_patches", default=16), fills)
+    return Llama4(name, tile, tokens, read.whole("max_patches", default=16, most=MOST_TILES), fills)
 
 
 def mllama(name: str, read: Sources) -> Mllama:
     tile = read.side("size", "vision_config.image_size", "tile_size", default=560)
     patch = read.side("vision_config.patch_size", "patch_size", default=14)
-    return Mllama(name, tile, (tile // patch) ** 2 + 1, read.whole("max_image_tiles", default=4))
+    return Mllama(name, tile, (tile // patch) ** 2 + 1, read.whole("max_image_tiles", default=4, most=MOST_TILES))

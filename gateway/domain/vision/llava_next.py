@@ -8,11 +8,13 @@ transformers 5.19 `select_best_resolution`, vLLM 0.32 `llava_next.py`, `llava_on
 """
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.domain.geometry import Size
+from gateway.domain.quoting import quoted
 from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, refuse_empty
 from gateway.domain.vision.constant import clip_grid
 from gateway.domain.vision.fitting import Fitted, inside
@@ -22,6 +24,8 @@ from gateway.domain.vision.sources import Sources
 _ONEVISION_TILES = 9
 """Hard-coded in vLLM, whatever the model's `anyres_max_N` says."""
 _ONEVISION_SLACK = 1.1
+
+_FRACTION = re.compile(r"[0-9./]{1,16}")
 
 _TILE_SHAPES = ((1, 2), (2, 1), (2, 2), (3, 1), (1, 3))
 """Rows and columns of the first LLaVA-NeXT checkpoints' canvases."""
@@ -95,9 +99,10 @@ def granite4_vision(name: str, read: Sources) -> LlavaNext:
     tile = read.side("vision_config.image_size", "image_size", default=384)
     rate = read.value("downsample_rate", default="4/8")
     try:
-        kept = Fraction(str(rate))
+        # With an exponent a short text stands for a number that fills the memory.
+        kept = Fraction(str(rate) if _FRACTION.fullmatch(str(rate)) else "")
     except (ValueError, ZeroDivisionError) as broken:
-        raise ProcessorConfigError("downsample_rate", f"must be a fraction such as 4/8, not {rate!r}") from broken
+        raise ProcessorConfigError("downsample_rate", f"must be a fraction such as 4/8, not {quoted(rate)}") from broken
     grid = int(tile // read.side("vision_config.patch_size", "patch_size", default=16) * kept)
     return LlavaNext(name, tile, grid, grid * grid, _canvases(read, tile))
 

@@ -14,7 +14,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.grids import Grid
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 TAGS = 2
 """Start and end of a view."""
@@ -103,7 +103,7 @@ def _factors(slices: int, *, by_rows: bool) -> Iterator[Grid]:
 
 
 def from_sources(name: str, read: Sources) -> MiniCPMV:
-    most = read.whole("max_slice_nums", "slice_config.max_slice_nums", default=9)
+    most = read.whole("max_slice_nums", "slice_config.max_slice_nums", default=9, most=MOST_TILES)
     return MiniCPMV(
         name,
         scale=read.whole("scale_resolution", "slice_config.scale_resolution", default=448),

@@ -14,7 +14,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import BoundedTokens, ImageTokens, ProcessorConfigError, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.minicpmv import ID_TAGS, MORE_DIGITS, TAGS, by_area, sliced_grid, within_area
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _MERGES = 4
 """Patches along a side that must be whole together."""
@@ -90,7 +90,7 @@ def from_sources(name: str, read: Sources) -> MiniCPMV4_6:
     mode = read.value("downsample_mode", default="16x")
     if mode not in {"16x", "4x"}:
         raise ProcessorConfigError("downsample_mode", f"must be 16x or 4x, not {mode!r}")
-    most = read.whole("max_slice_nums", default=9)
+    most = read.whole("max_slice_nums", default=9, most=MOST_TILES)
     return MiniCPMV4_6(
         name,
         scale=read.whole("scale_resolution", default=448),

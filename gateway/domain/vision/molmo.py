@@ -12,7 +12,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.grids import Grid, covering_grid, grids_of, in_single_precision
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _POOL = 2
 _TAGS = 2
@@ -67,4 +67,4 @@ def from_sources(name: str, read: Sources) -> Molmo:
     margins = sum(read.pair("overlap_margins", default=(4, 4)))
     crop = read.pair("base_image_input_size", default=(336, 336))[0] // patch
     view = read.whole("image_token_length_w", default=-(-crop // _POOL))
-    return Molmo(name, patch, crop - margins, margins, view, read.whole("max_crops", default=12))
+    return Molmo(name, patch, crop - margins, margins, view, read.whole("max_crops", default=12, most=MOST_TILES))

@@ -16,7 +16,7 @@ from gateway.domain.vision.base import MOST_PIXELS, BoundedTokens, ImageTokens, 
 from gateway.domain.vision.fitting import Fitted
 from gateway.domain.vision.grids import Grid
 from gateway.domain.vision.internvl import TAGS, InternVL, tokens_of
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _POOLED = 4
 _RESERVED_TOKENS = 4
@@ -115,4 +115,4 @@ def from_sources(name: str, read: Sources) -> InternVL | DynamicNemotron:
     tile = read.side("force_image_size", default=512)
     tile_tokens = tokens_of(tile, patch, read.real("downsample_ratio", default=0.5))
     has_thumbnail = read.flag("use_thumbnail", default=True)
-    return InternVL(name, tile, tile_tokens, 1, read.whole("max_num_tiles", default=12), has_thumbnail)
+    return InternVL(name, tile, tile_tokens, 1, read.whole("max_num_tiles", default=12, most=MOST_TILES), has_thumbnail)

@@ -14,6 +14,9 @@ from gateway.domain.vision.fitting import Fitted, inside
 from gateway.domain.vision.grids import Grid
 from gateway.domain.vision.sources import Sources
 
+_MOST_PARTS = 32
+"""Each grid is weighed part by part: with more, one image would take seconds."""
+
 _TAGS = 3
 """Start, what precedes the parts, end."""
 
@@ -88,6 +91,6 @@ def from_sources(name: str, read: Sources) -> Ovis2:
         name,
         tile,
         (tile // patch // stride) ** 2,
-        read.whole("max_partition", default=9),
+        read.whole("max_partition", default=9, most=_MOST_PARTS),
         read.real("covering_threshold", default=0.9),
     )

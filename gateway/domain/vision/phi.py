@@ -14,7 +14,7 @@ from gateway.domain.geometry import Size
 from gateway.domain.vision.base import ImageTokens, UnservableImageError, refuse_empty
 from gateway.domain.vision.fitting import Fitted, inside, is_capped, stretched
 from gateway.domain.vision.grids import Grid, closest_grid, grids_of
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_TILES, Sources
 
 _PHI3_TILE = 336
 _PHI3_ROWS = 12
@@ -130,8 +130,8 @@ def _features(side: int, whole: int) -> int:
 
 
 def phi3_5_vision(name: str, read: Sources) -> Phi3:
-    return Phi3(name, read.whole("num_crops", default=4))
+    return Phi3(name, read.whole("num_crops", default=4, most=MOST_TILES))
 
 
 def phi4_multimodal(name: str, read: Sources) -> Phi4:
-    return Phi4(name, read.whole("dynamic_hd", default=36))
+    return Phi4(name, read.whole("dynamic_hd", default=36, most=MOST_TILES))

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.domain.geometry import Size
+from gateway.domain.quoting import quoted
 from gateway.domain.vision.base import ImageTokens, ProcessorConfigError, UnservableImageError, refuse_empty
-from gateway.domain.vision.sources import Sources
+from gateway.domain.vision.sources import MOST_WHOLE, Sources, at_most
 
 MAX_ASPECT_RATIO = 200
 """Long side by short side; exactly 200 passes (transformers `smart_resize`)."""
@@ -169,7 +170,7 @@ def _areas(config: Mapping[str, object]) -> tuple[int, int]:
     """Least and greatest area in pixels."""
     size = config["size"]
     if not isinstance(size, Mapping):
-        raise ProcessorConfigError("size", f"must hold shortest_edge and longest_edge, not {size!r}")
+        raise ProcessorConfigError("size", f"must hold shortest_edge and longest_edge, not {quoted(size)}")
     edges = dict(size)
     for key, edge in (("min_pixels", "shortest_edge"), ("max_pixels", "longest_edge")):
         if key in config:
@@ -186,5 +187,5 @@ def _areas(config: Mapping[str, object]) -> tuple[int, int]:
 def _positive(config: Mapping[str, object], key: str, where: str = "") -> int:
     value = config[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ProcessorConfigError(where + key, f"must be a whole number above 0, not {value!r}")
-    return value
+        raise ProcessorConfigError(where + key, f"must be a whole number above 0, not {quoted(value)}")
+    return at_most(where + key, value, MOST_WHOLE)

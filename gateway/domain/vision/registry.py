@@ -5,9 +5,12 @@ configuration. What checkpoints ship, and how served names spell them, is in che
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gateway.domain.geometry import Size
+from gateway.domain.quoting import quoted
 from gateway.domain.vision import (
     cohere,
     constant,
@@ -36,11 +39,14 @@ from gateway.domain.vision import (
     qwen_vl,
     step3_vl,
 )
-from gateway.domain.vision.base import ProcessorConfigError, VisionFamily
+from gateway.domain.vision.base import ProcessorConfigError, UnservableImageError, VisionFamily
 from gateway.domain.vision.checkpoints import CHECKPOINTS, Checkpoint, checkpoint_of_model_name
 from gateway.domain.vision.options import option_sources
 from gateway.domain.vision.sources import CLASS_DEFAULT, Number, Source, Sources
 from gateway.domain.vision.video import VideoRule, video_rule
+
+_PROBES = (Size(64, 64), Size(640, 480), Size(3000, 2000), Size(1, 60_000))
+"""Images that families are tried with: small, usual, large, and a strip."""
 
 
 class UnknownFamilyError(ValueError):
@@ -197,4 +203,24 @@ def _build(family: str, sources: Sequence[Source]) -> Found:
     if row is None:
         raise UnknownFamilyError(family)
     read = Sources(*sources)
-    return Found(row.build(family, read), read.numbers)
+    try:
+        built = row.build(family, read)
+        _prove(built)
+    except ProcessorConfigError:
+        raise
+    except Exception as error:
+        told = [number for number in read.numbers if number.source != CLASS_DEFAULT]
+        raise ProcessorConfigError(
+            ", ".join(number.key for number in told),
+            f"cannot be reckoned with together ({type(error).__name__}): "
+            + ", ".join(quoted(number.value) for number in told),
+        ) from error
+    return Found(built, read.numbers)
+
+
+def _prove(family: VisionFamily) -> None:
+    """Raises whatever a request would meet: what each number may be by itself says little of all of them together."""
+    for size in _PROBES:
+        with suppress(UnservableImageError):
+            family.tokens(size)
+    _ = family.max_image_tokens

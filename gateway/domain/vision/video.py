@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from gateway.domain.vision.base import ProcessorConfigError
 from gateway.domain.vision.qwen_vl import MAX_ASPECT_RATIO
 from gateway.domain.vision.sources import Number, Source, Sources
 
@@ -123,9 +124,10 @@ def video_rule(family: str, options: Mapping[str, object], files: Sequence[Sourc
     read = Sources(Source("mm-processor-kwargs", options), *files)
     unit = read.side("patch_size", default=shape.patch_size) * read.whole("merge_size", default=2)
     own = [file for file in files if _is_file(file)]
+    _refuse_any_size(options, own)
     areas = (Sources(Source("mm-processor-kwargs", options)), Sources(*own), Sources(*files))
-    least, least_from = _area(areas, "min_pixels", "shortest_edge", shape.min_pixels)
-    most, most_from = _area(areas, "max_pixels", "longest_edge", shape.max_pixels)
+    least, least_from = _area(areas, shape, "min_pixels", "shortest_edge", shape.min_pixels)
+    most, most_from = _area(areas, shape, "max_pixels", "longest_edge", shape.max_pixels)
     return VideoRule(
         unit,
         read.whole("video_processor.temporal_patch_size", "temporal_patch_size", default=2),
@@ -137,16 +139,28 @@ def video_rule(family: str, options: Mapping[str, object], files: Sequence[Sourc
     )
 
 
-def _area(read: tuple[Sources, Sources, Sources], key: str, edge: str, published: int) -> tuple[int, str]:
+def _refuse_any_size(options: Mapping[str, object], own: Sequence[Source]) -> None:
+    read = Sources(Source("mm-processor-kwargs", options), *own)
+    if not read.flag("videos_kwargs.do_resize", "video_processor.do_resize", default=True):
+        raise ProcessorConfigError(
+            read.numbers[0].key, "is false: frames would reach the model at any size, which is not supported"
+        )
+
+
+def _area(
+    read: tuple[Sources, Sources, Sources], shape: _Shape, key: str, edge: str, published: int
+) -> tuple[int, str]:
     """An area, and who says so: the server, else the model's own files, those for videos before those for images, which
     stand for them where there are none. Where no file is known, the more of what is said of images and of what
     checkpoints are published with.
     """
     said, own, known = read
     spellings = (key, f"size.{edge}")
+    # The processor of those that share reads `size` alone; of the server's own words vLLM makes a `size`.
+    in_files = (f"size.{edge}",) if shape.shares_pixels else spellings
     of_server = (*(f"videos_kwargs.{each}" for each in spellings), *spellings)
-    of_videos = tuple(f"video_processor.{each}" for each in spellings)
-    for sources, names in ((said, of_server), (own, of_videos), (own, spellings)):
+    of_videos = tuple(f"video_processor.{each}" for each in in_files)
+    for sources, names in ((said, of_server), (own, of_videos), (own, in_files)):
         value = sources.whole_or_none(*names)
         if value is not None:
             return value, next(number.source for number in sources.numbers if number.key in names)

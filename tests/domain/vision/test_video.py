@@ -88,7 +88,7 @@ def areas(rule):
 
 
 class TestWhichFileSays:
-    FILE = Source("preprocessor_config.json", {"min_pixels": 100, "max_pixels": 200})
+    FILE = Source("preprocessor_config.json", {"size": {"shortest_edge": 100, "longest_edge": 200}})
     VIDEO_FILE = Source("video_preprocessor_config.json", {"video_processor": {"size": {"longest_edge": 300}}})
     SETTING = Source("setting", {"size": {"shortest_edge": 5000, "longest_edge": 300}})
 
@@ -98,6 +98,30 @@ class TestWhichFileSays:
 
     def test_the_file_for_images_where_there_is_no_other(self):
         assert areas(video_rule("qwen3_vl", {}, [self.FILE])) == [(100, self.FILE.name), (200, self.FILE.name)]
+
+    def test_of_files_qwen3_reads_the_size_alone(self):
+        """Its processor is one for videos, to which `min_pixels` and `max_pixels` of the one for images say nothing."""
+        both = Source("preprocessor_config.json", {"max_pixels": 7, "size": {"longest_edge": 300}})
+        assert areas(video_rule("qwen3_vl", {}, [both]))[1] == (300, both.name)
+        pixels = Source("preprocessor_config.json", {"max_pixels": 7})
+        assert areas(video_rule("qwen3_vl", {}, [pixels]))[1] == (25165824, "published checkpoints")
+        assert areas(video_rule("qwen2_vl", {}, [both]))[1] == (7, both.name)
+
+    @pytest.mark.parametrize(
+        ("options", "files"),
+        [
+            ({"videos_kwargs": {"do_resize": False}}, []),
+            ({}, [Source("video_preprocessor_config.json", {"video_processor": {"do_resize": False}})]),
+        ],
+    )
+    def test_frames_of_any_size_are_refused(self, options, files):
+        for family in ("qwen2_vl", "qwen3_vl"):
+            with pytest.raises(
+                ProcessorConfigError,
+                match=r"video\w+\.do_resize is false: frames would",
+            ):
+                video_rule(family, options, files)
+        assert video_rule("qwen3_vl", {"videos_kwargs": {"do_resize": True}}, []) is not None
 
     def test_the_servers_word_before_all(self):
         options = {"videos_kwargs": {"max_pixels": 7}, "max_pixels": 8, "size": {"shortest_edge": 6}}
