@@ -265,3 +265,17 @@ def limits(longest_request_blocks, **model):
 def test_kv_groups_are_charged_by_the_files_and_by_what_the_server_tells(told, model, groups, charges):
     known = limits(told, **model)
     assert (known.kv_groups, known.kv_charges) == (groups, charges)
+
+
+def test_what_an_engine_can_hold_is_made_anew_only_when_something_changes():
+    model = ServedModel("qwen", family_for("qwen2_5_vl", None))
+    table = ModelTable([model], Engine(LearnedLimit(), LearnedLimit(), kv_blocks=1000))
+    known = table.limits(model)
+    assert table.limits(model) is known
+    table.engine.kv_blocks, model.max_model_len = 500, 4096
+    assert table.limits(model) == known._replace(kv_blocks=500, max_model_len=4096)
+    table.engine.encoder_tokens.learn(2048)
+    assert table.limits(model).encoder_budget_tokens == 2048
+    model.kv_charges = (KvCharge(2, 16),)
+    assert table.limits(model).kv_groups == 2
+    assert table.limits(ServedModel("other", model.family)).kv_groups is None
