@@ -121,10 +121,12 @@ class ServedModel:
         is_capped = result.most_tokens is not None or last.most_tokens is not None
         if is_capped or before.family_source is FamilySource.ASSUMED:
             # What traffic taught of a family that was found says nothing of what the next server has.
-            self.image_cap = ImageTokenCap(result.most_tokens)
+            self.image_cap = ImageTokenCap(result.most_tokens, is_bound=True)
         if result.family is not None:
-            # What was seen to be wrong of images, or fits no more than a few of them, bounds no video.
-            self.family, self.video = result.family, None
+            self.family = result.family
+            if result.state is not CalibrationState.AGREES:
+                # What was seen to be wrong of images, or fits no more than a few of them, bounds no video.
+                self.video = None
         if result.state is CalibrationState.FOUND:
             self.family_source, self.numbers = FamilySource.CALIBRATION, result.numbers
 

@@ -184,7 +184,16 @@ def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:
     most = model.image_cap.within(tokens.prompt)
     if most == tokens.prompt:
         return tokens
-    return replace(tokens, placeholder=max(1, most - tokens.markers), encoder=min(tokens.encoder, most))
+    placeholder, encoder = max(1, most - tokens.markers), min(tokens.encoder, most)
+    return BoundedTokens(
+        placeholder,
+        tokens.markers,
+        encoder,
+        tokens.model_size,
+        tokens.is_capped,
+        uncertain=placeholder + tokens.markers - model.image_cap.least_within(tokens.least_prompt),
+        uncertain_encoder=encoder - model.image_cap.least_within(tokens.least_encoder),
+    )
 
 
 def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:

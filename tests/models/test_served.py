@@ -6,8 +6,10 @@ from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.kv_layout import Kind, KvCharge, Layer, group_layers
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.vision.one_of import OneOf
+from gateway.domain.vision.written import Written
 from gateway.domain.vision.registry import family_for
 from gateway.domain.vision.sources import Number
+
 from gateway.models.configure import configured_model
 from gateway.models.identity import FoundFiles
 from gateway.models.processor_config import parse_model
@@ -79,6 +81,13 @@ class TestCalibration:
         assert (model.family, model.image_cap.within(1500), model.image_cap.within(900)) == (named, 1026, 900)
         model.calibrated(Calibration(CalibrationState.AGREES))
         assert model.image_cap.most is None
+
+    def test_a_family_that_agrees_but_for_its_template_bounds_videos_still(self):
+        [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
+        video, written = model.video, Written(model.family, 5)
+        model.calibrated(Calibration(CalibrationState.AGREES, written=5, family=written))
+        assert (model.family, model.video) == (written, video)
+        assert video is not None
 
     def test_what_traffic_taught_stays(self):
         [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
