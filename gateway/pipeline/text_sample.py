@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.models.served import ModelTable
-from gateway.pipeline.calibration import asked_models
+from gateway.pipeline.calibration import asked_models, parents
 from gateway.upstream.pages import PageError, Pages
 from gateway.upstream.state import UpstreamState
 from gateway.wire.calibration import TOKENIZE_PATH, tokenize_count
@@ -19,18 +19,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TextSampler:
-    """An observer of the poller of one upstream: each model is asked about once, whatever the server answers."""
+    """An observer of the poller of one upstream: each model is asked about once, whatever the server answers. Adapters
+    are not: they have their parents' tokenizer.
+    """
 
     models: ModelTable
     open_pages: Callable[[], Pages]
     is_on: bool = True
     log_prefix: str = ""
     _asked: set[str] = field(default_factory=set)
+    _told: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    _parents: dict[str, str] = field(default_factory=dict)
     _task: asyncio.Task[None] | None = None
 
     def __call__(self, state: UpstreamState) -> None:
         is_under_way = self._task is not None and not self._task.done()
         new = [name for name in asked_models(state) if name not in self._asked]
+        self._parents = parents(state)
+        self._hand_on()
         if self.is_on and state.is_up and new and not is_under_way:
             self._asked.update(new)
             self._task = asyncio.create_task(self._sample(new), name="text sample")
@@ -53,7 +59,15 @@ class TextSampler:
     async def _sample_one(self, pages: Pages, name: str) -> None:
         short, long = [await _count(pages, name, text) for text in (SHORT, SAMPLE)]
         if long > short:
-            self.models.served(name).ratio.sampled(MORE_BYTES, long - short, short - 1)
+            self._told[name] = told = MORE_BYTES, long - short, short - 1
+            self.models.served(name).ratio.sampled(*told)
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        for name, parent in self._parents.items():
+            if parent in self._told and name not in self._asked:
+                self._asked.add(name)
+                self.models.served(name).ratio.sampled(*self._told[parent])
 
 
 async def _count(pages: Pages, model: str, text: str) -> int:

@@ -6,10 +6,9 @@ from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.kv_layout import Kind, KvCharge, Layer, group_layers
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.vision.one_of import OneOf
-from gateway.domain.vision.written import Written
 from gateway.domain.vision.registry import family_for
 from gateway.domain.vision.sources import Number
-
+from gateway.domain.vision.written import Written
 from gateway.models.configure import configured_model
 from gateway.models.identity import FoundFiles
 from gateway.models.processor_config import parse_model

@@ -26,6 +26,7 @@ from gateway.wire.vllm_metrics import EngineReport
 from tests.support.counting_server import TEXT_TOKENS, Counting
 
 QWEN3 = "Qwen/Qwen3-VL-8B-Instruct"
+LATER = Ticket(Amounts(0, 1), 0.0, 1e9)
 BOTH = (Way.TOKENIZE, Way.COMPLETIONS)
 
 
@@ -49,7 +50,10 @@ class Looks:
         self.list(*names)
 
     def list(self, *names):
-        self.state = replace(self.state, models=tuple(UpstreamModel(name, 4096) for name in names))
+        self.list_these(*(UpstreamModel(name, 4096) for name in names))
+
+    def list_these(self, *models):
+        self.state = replace(self.state, models=models)
         list_models(self.table, self.state.models)
 
     def tell(self, name):
@@ -241,6 +245,29 @@ class TestWhenItIsAsked:
         await looks.look()
         assert looks.states == [CalibrationState.DISAGREES]
 
+    @pytest.mark.parametrize("ways", [(Way.TOKENIZE,), BOTH])
+    async def test_what_was_answered_before_a_request_came_is_not_asked_again(self, ways):
+        looks = Looks(ways=ways)
+        looks.server.expands = {ways[-1]}
+        leases = []
+
+        def a_request_comes():
+            assert looks.gate.ask(LATER, leases.append) is Verdict.ADMITTED
+            leases.append(looks.gate.lease(LATER, 0.0))
+
+        looks.server.before = a_request_comes
+        for number in range(1, 1 + len(PICTURES)):
+            await looks.look()
+            assert len(looks.server.asked) == number
+            leases.pop().abandon()
+        for _ in range(20):
+            await looks.look()
+            for lease in leases:
+                lease.abandon()
+            leases.clear()
+        assert looks.states == [CalibrationState.DISAGREES]
+        assert len(looks.server.asked) == len(set(looks.server.asked))
+
     async def test_one_model_with_each_look(self):
         looks = Looks(["mine", QWEN3])
         await looks.look()
@@ -322,11 +349,34 @@ class TestWhenItIsAsked:
         await looks.look()
         assert looks.states == [CalibrationState.AGREES]
 
+    async def test_adapters_are_not_asked_about_and_take_what_came_of_their_parents(self):
+        looks = Looks([])
+        parent, adapter, later = (
+            UpstreamModel("mine", 4096),
+            *(UpstreamModel(name, None, "/adapters", "mine") for name in ("adapter", "later")),
+        )
+        looks.list_these(parent, adapter)
+        await looks.look()
+        assert {model for _, model, _ in looks.server.asked} == {"mine"}
+        assert looks.model("adapter").calibration is looks.model("mine").calibration
+        assert looks.model("adapter").family_source is FamilySource.CALIBRATION
+        looks.list_these(parent, adapter, later)
+        await looks.look()
+        assert looks.model("later").calibration.state is CalibrationState.FOUND
+        assert len(looks.server.asked) == 1 + len(PICTURES)
+
+    async def test_an_adapter_whose_parent_is_not_listed_is_asked_about(self):
+        looks = Looks([])
+        looks.list_these(UpstreamModel("adapter", 4096, None, "gone"), UpstreamModel("own", 4096, None, "own"))
+        for _ in range(2):
+            await looks.look()
+        assert looks.states == [CalibrationState.FOUND] * 2
+
     async def test_of_very_many_names_some_and_of_endless_ones_none(self):
-        looks = Looks(["x" * 201, *(f"adapter-{number}" for number in range(20))])
+        looks = Looks(["x" * 201, *(f"alias-{number}" for number in range(20))])
         for _ in range(20):
             await looks.look()
-        assert list(looks.calibrator.results) == [f"adapter-{number}" for number in range(8)]
+        assert list(looks.calibrator.results) == [f"alias-{number}" for number in range(8)]
         assert len(looks.server.asked) == 8 * (1 + len(PICTURES))
 
 
@@ -356,7 +406,7 @@ class TestWhatGoesWrong:
         looks.server.before = refuse_pictures
         for _ in range(3):
             await looks.look()
-        assert len(looks.server.asked) == 3 * 2
+        assert [size for _, _, size in looks.server.asked] == [None, *[PICTURES[0]] * 3]
         assert "not calibrated: /tokenize answered 400: At most 0 image(s)" in caplog.text
 
     async def test_a_picture_that_is_refused_is_an_answer(self, looks):
