@@ -1,7 +1,8 @@
 """A model of which it is not known for sure how it prices images: one of several arithmetics, or one that was wrong.
 
-What is reserved is the most that any of them makes of an image; sure to come is the least that any of those makes that
-may still be true. Which these are is found by calibration (domain/calibration.py), not here.
+What is reserved is the most that any of its members makes of an image, which may be bounds of what was measured too
+(measured.py); sure to come is the least that any of those makes that may still be true. Which these are is found by
+calibration (domain/calibration.py), not here.
 """
 
 import math
