@@ -95,9 +95,10 @@ class ImageTokenCap:
         return tokens if self.most is None else min(tokens, self.most)
 
     def least_within(self, tokens: int) -> int:
-        """What is sure to come of it."""
-        within = self.within(tokens)
-        return within // self._LEAST_SHARE if self.is_bound and within < tokens else within
+        """What is sure to come of it: one that is nearly as much as the bound may be cut too."""
+        if self.most is None or not self.is_bound or tokens <= self.most * self._CERTAIN_SHARE:
+            return self.within(tokens)
+        return self.most // self._LEAST_SHARE
 
 
 def _level(amounts: Sequence[int], total: int) -> int:

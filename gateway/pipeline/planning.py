@@ -181,8 +181,9 @@ def image_cost(plan: ImagePlan, family: VisionFamily) -> ImageTokens:
 def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:
     """The same, where the server was started with a smaller maximum than the model's own."""
     tokens = image_cost(plan, model.family)
-    most = model.image_cap.within(tokens.prompt)
-    if most == tokens.prompt:
+    cap = model.image_cap
+    most, least = cap.within(tokens.prompt), cap.least_within(tokens.least_prompt)
+    if (most, least) == (tokens.prompt, tokens.least_prompt):
         return tokens
     placeholder, encoder = max(1, most - tokens.markers), min(tokens.encoder, most)
     return BoundedTokens(
@@ -191,8 +192,8 @@ def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:
         encoder,
         tokens.model_size,
         tokens.is_capped,
-        uncertain=placeholder + tokens.markers - model.image_cap.least_within(tokens.least_prompt),
-        uncertain_encoder=encoder - model.image_cap.least_within(tokens.least_encoder),
+        uncertain=placeholder + tokens.markers - least,
+        uncertain_encoder=encoder - cap.least_within(tokens.least_encoder),
     )
 
 

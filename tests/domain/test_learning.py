@@ -46,6 +46,7 @@ class TestImageTokenCap:
     def test_what_calibration_saw_of_one_shape_bounds_others_until_usage_tells(self):
         cap = ImageTokenCap(1_298, is_bound=True)
         assert (cap.within(15_303), cap.least_within(15_303)) == (1_298, 432)
+        assert (cap.within(1_298), cap.least_within(1_298)) == (1_298, 432), "the next square below it may be the most"
         assert (cap.within(326), cap.least_within(326)) == (326, 326)
         cap.observe([15_303], Bounds.exact(1_250))
         assert (cap.within(15_303), cap.least_within(15_303)) == (1_250, 1_250)
