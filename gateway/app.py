@@ -150,6 +150,7 @@ class Application:
         """Drain and be over then. Without grace nothing new is taken from now on."""
         if self._running is not None:
             self._running.drain.end(self._running.clock(), has_grace=has_grace)
+            self._running.drain_watch.look_again()
             self._calibrate_no_more()
 
     def _calibrate_no_more(self) -> None:

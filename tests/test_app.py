@@ -1,5 +1,6 @@
 """The application as a whole: it starts, waits for its upstream, drains, stops."""
 
+import asyncio
 from dataclasses import replace
 
 import httpx
@@ -61,6 +62,14 @@ class TestDraining:
             assert (answer.status_code, error_of(answer)["code"]) == (503, "server_is_overloaded")
             assert answer.headers["x-gateway-reason"] == "draining"
             assert (answer.headers["retry-after"], answer.headers["connection"]) == ("2", "close")
+
+    async def test_who_waits_for_it_learns_at_once_that_the_grace_is_cut_short(self):
+        async with live_gateway(NOWHERE, server={"drain_grace_seconds": 30, "drain_seconds": 60}) as gateway:
+            gateway.application.drain()
+            waiting = asyncio.create_task(gateway.application.until_drained())
+            await asyncio.sleep(0)
+            gateway.application.end(has_grace=False)
+            await asyncio.wait_for(waiting, 5)
 
     async def test_before_the_start_there_is_nothing_to_drain(self):
         application = Application(settings_of(NOWHERE))

@@ -5,6 +5,7 @@ and template cancel; what the template writes around a picture stays, as it does
 How the counts are got is others' business (pipeline/calibration.py), and so is what follows from them for a request.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,7 @@ from gateway.domain.vision.measured import Measured
 from gateway.domain.vision.one_of import OneOf
 from gateway.domain.vision.registry import resolve
 from gateway.domain.vision.sources import Number
+from gateway.domain.vision.written import written_around
 
 PICTURES = (
     Size(64, 64),  # below every minimum of pixels: what is spent on it is the minimum
@@ -44,6 +46,11 @@ same. So does Llama 3.2 Vision, whose pictures are no part of the prompt, and no
 _NARROW = 2
 """Bounds no wider than this are as good as exact: a token may melt into its neighbour."""
 _LIKELY = 3
+_LEVEL_SHARE = 0.8
+"""Pictures that a maximum of pixels cuts cost no less than so much of the dearest of them."""
+_ABOVE_MINIMUM = 1.5
+"""A picture that costs so many times the cheapest was not enlarged to a minimum of pixels: what it costs more than
+predicted, larger ones do too."""
 _COMMON_SIDES = (28, 100, 333, 640, 1024, 1500, 2000)
 _COMMON_SIZES = tuple(Size(width, height) for width in _COMMON_SIDES for height in _COMMON_SIDES)
 _RARE_SIZES = tuple(
@@ -155,11 +162,12 @@ class Calibration:
 
 
 class Hypothesis(NamedTuple):
-    """A published checkpoint's arithmetic."""
+    """A published checkpoint's arithmetic, with so many tokens `written` around each picture beyond it."""
 
     title: str
     family: VisionFamily
     numbers: tuple[Number, ...]
+    written: int = 0
 
     def __str__(self) -> str:
         return f"{self.family.name} ({self.title})"
@@ -238,13 +246,15 @@ def judge(family: VisionFamily | None, answers: Sequence[Answer], way: str = "")
     own = fit(predictions, answers, family.markers)
     compared = _compared(predictions, answers)
     if own.is_whole:
-        return Calibration(CalibrationState.AGREES, way, compared, written=own.written)
+        bounds = written_around(family, own.written) if own.written else None
+        return Calibration(CalibrationState.AGREES, way, compared, written=own.written, family=bounds)
     candidates = fitting(answers)
     if not candidates and (most := _maximum(compared)) is not None:
         return Calibration(CalibrationState.DISAGREES, way, compared, most_tokens=most)
     names = tuple(str(each) for each in candidates)
-    bounds = _doubted(family, _distinct(each.family for each in candidates), compared)
-    return Calibration(CalibrationState.DISAGREES, way, compared, names, family=bounds)
+    fits = _distinct(each.family for each in candidates)
+    doubted = OneOf(family.name, (family, *fits), fits) if fits else _doubted(family, compared, answers)
+    return Calibration(CalibrationState.DISAGREES, way, compared, names, family=doubted)
 
 
 def _identified(answers: Sequence[Answer], way: str) -> Calibration:
@@ -264,52 +274,69 @@ def _identified(answers: Sequence[Answer], way: str) -> Calibration:
         way,
         _compared(predictions, answers),
         names,
-        written=fit(predictions, answers, first.family.markers).written,
+        written=first.written,
         family=first.family if len(families) == 1 else OneOf(first.family.name, families, families),
         numbers=first.numbers,
     )
 
 
 def _bounds(answers: Sequence[Answer]) -> Measured:
-    counts = {answer.tokens for answer in answers if answer.tokens is not None}
-    is_constant = len(counts) == 1 < len(answers)
-    return Measured("unknown", max(1, *counts), None if is_constant else max(answer.size.pixels for answer in answers))
+    counted = [(answer.size.pixels, answer.tokens) for answer in answers if answer.tokens is not None]
+    most = max((tokens for _, tokens in counted), default=1)
+    if len({tokens for _, tokens in counted}) == 1 < len(answers):
+        return Measured("unknown", most, None)
+    return Measured("unknown", _of_any_shape(most), max((pixels for pixels, _ in counted), default=1))
+
+
+def _of_any_shape(tokens: int) -> int:
+    """The most that pictures of an area cost of which a square costs `tokens`: its sides were rounded to whole units,
+    and another shape may leave nothing over. The next square has a row and a column more.
+    """
+    return tokens + 2 * math.isqrt(tokens) + 1
 
 
 def _maximum(compared: Sequence[Compared]) -> int | None:
-    """What the largest pictures cost where these alone cost less than predicted, and all others agree."""
+    """The most that a picture costs where the largest alone cost less than predicted, all about the same, and all
+    others agree.
+    """
     cut = [each for each in compared if not each.agrees]
     pairs = [(each.predicted, each.measured) for each in cut]
     known = [(cost.least, tokens) for cost, tokens in pairs if cost is not None and tokens is not None]
     agreeing = [each.predicted.most for each in compared if each.agrees and each.predicted is not None]
     if len(known) < len(cut) or not agreeing:
         return None
-    most = max(tokens for _, tokens in known)
-    is_cut = max(agreeing) <= most and all(tokens < least for least, tokens in known)
-    return most if is_cut else None
+    measured = [tokens for _, tokens in known]
+    most = max(measured)
+    is_level = min(measured) >= _LEVEL_SHARE * most
+    is_cut = is_level and max(agreeing) <= most and all(tokens < least for least, tokens in known)
+    return _of_any_shape(most) if is_cut else None
 
 
-def _doubted(family: VisionFamily, fits: Sequence[VisionFamily], compared: Sequence[Compared]) -> OneOf:
-    """Bounds for a model whose family was named and is wrong. Without any that fits, the most is what that family says,
-    as many times as the largest picture that it was wrong about cost more.
+def _doubted(family: VisionFamily, compared: Sequence[Compared], answers: Sequence[Answer]) -> OneOf:
+    """Bounds for a model whose family was named and is wrong, where none fits: at most what that family says, as many
+    times as any picture cost more, and no less than what was measured lets expect.
     """
-    if fits:
-        return OneOf(family.name, (family, *fits), tuple(fits))
+    least = min((each.measured for each in compared if each.measured is not None), default=0)
     ratios = [
         each.measured / each.predicted.most
-        for each in sorted(compared, key=lambda each: each.size.pixels)
-        if each.measured is not None and each.predicted is not None
+        for each in compared
+        if each.predicted is not None and each.measured is not None and each.measured > _ABOVE_MINIMUM * least
     ]
-    return OneOf(family.name, (family,), (), max(1.0, ratios[-1]) if ratios else 1.0)
+    raised = OneOf(family.name, (family,), (), max([1.0, *ratios]))
+    return OneOf(family.name, (raised, _bounds(answers)), ())
 
 
 def fitting(answers: Sequence[Answer]) -> tuple[Hypothesis, ...]:
     """The published checkpoints whose arithmetic gives all the answers. Where some give them exactly, not those whose
     bounds merely contain them, nor those that need a template which writes more than theirs.
     """
-    fits = [(each, result) for each, result in _all_fits(answers) if result.is_whole]
+    fits = [(_with_written(each, result.written), result) for each, result in _all_fits(answers) if result.is_whole]
     strong = [each for each, result in fits if result.is_strong]
     return tuple(strong or [each for each, _ in fits])
+
+
+def _with_written(hypothesis: Hypothesis, written: int) -> Hypothesis:
+    return hypothesis._replace(family=written_around(hypothesis.family, written), written=written)
 
 
 def _nearest(answers: Sequence[Answer]) -> Iterator[str]:

@@ -6,7 +6,6 @@ What is held of which capacity belongs to holdings.py, what a request is likely 
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from functools import partial
 from typing import NamedTuple
 
 from gateway.domain.geometry import Size
@@ -72,7 +71,10 @@ class EngineLimits(NamedTuple):
     @property
     def has_windows(self) -> bool:
         """Some groups hold only the end of a sequence."""
-        return any(charge.most_blocks is not None for charge in self.kv_charges)
+        for charge in self.kv_charges:  # noqa: SIM110  for each request, and a generator is slow
+            if charge.most_blocks is not None:
+                return True
+        return False
 
     @property
     def admission_kv_blocks(self) -> int | None:
@@ -178,9 +180,15 @@ def kv_blocks_needed(
 
     `is_later`: once the prompts are computed, and what lies before the windows of groups that have one is gone.
     """
-    sequences = prompts * n
-    whole = partial(_whole_blocks, prompt_tokens, output_tokens, limits, prompts, n)
-    return sum(charge.within(whole(charge.block_tokens), sequences, is_later=is_later) for charge in limits.charges)
+    charges = limits.charges
+    if len(charges) == 1 and charges[0].most_blocks is None:  # of nearly all models
+        only = charges[0]
+        return only.groups * _whole_blocks(prompt_tokens, output_tokens, limits, prompts, n, only.block_tokens)
+    blocks = 0
+    for charge in charges:
+        whole = _whole_blocks(prompt_tokens, output_tokens, limits, prompts, n, charge.block_tokens)
+        blocks += charge.within(whole, prompts * n, is_later=is_later)
+    return blocks
 
 
 def _whole_blocks(
@@ -220,10 +228,12 @@ def estimate(
     uncertain = sum(tokens.prompt - tokens.least_prompt for tokens in image_tokens) if images else 0
     if uncertain:
         whole = whole._replace(lower=whole.lower - uncertain)
-    bounded = tuple(_servable(each, limits) for each in media)
-    if bounded:
+    bounded: tuple[MediaCost, ...] = ()
+    media_tokens = 0
+    if media:
+        bounded = tuple(_servable(each, limits) for each in media)
         whole = _with_media(whole, bounded, output_tokens, limits)
-    media_tokens = sum(each.prompt_tokens for each in bounded)
+        media_tokens = sum(each.prompt_tokens for each in bounded)
     prompt_tokens = _truncated(whole, visual_tokens + media_tokens, request, limits)
     # Nothing longer than the context is ever served, so no more need be kept for what may be shorter.
     kept = _within_context(prompt_tokens, request, limits) if uncertain else prompt_tokens.expected
@@ -254,11 +264,16 @@ def _growth(request: VisionRequest, prompt_tokens: int, output_tokens: int, limi
     tokens = prompt_tokens + answers * output_tokens
     growing = unfolding = 0
     for charge in limits.charges:
+        is_alike = charge.block_tokens == block_tokens  # longer blocks are needed less often than it would be taken to
+        if charge.later_blocks is None:
+            growing += charge.groups
+            unfolding += charge.groups if is_alike else 0
+            continue
         if charge.has_room(ceil_div(tokens, charge.block_tokens), answers):
             growing += charge.groups
-        # One with longer blocks gets them less often than it would be taken to.
-        whole = _whole_blocks(prompt_tokens, output_tokens, limits, prompts, n, charge.block_tokens)
-        if charge.block_tokens == block_tokens and charge.keeps_all(whole, answers):
+        if is_alike and charge.keeps_all(
+            _whole_blocks(prompt_tokens, output_tokens, limits, prompts, n, block_tokens), answers
+        ):
             unfolding += charge.groups
     return OutputGrowth(
         output_tokens * answers,

@@ -78,28 +78,37 @@ class ImageTokenCap:
 
     vLLM tells it nowhere, but usage does: where a prompt was much shorter than its images should have made it, they
     were all cut to the same number. `most` is None until then, and again once images were surely more; calibration may
-    know it from the start.
+    know it from the start, and then it `is_bound`: of other shapes than were measured images may be cut to less.
     """
 
-    __slots__ = ("most",)
+    __slots__ = ("is_bound", "most")
 
     _CERTAIN_SHARE = 0.8
     _CERTAIN_TOKENS = 256
 
-    def __init__(self, most: int | None = None) -> None:
+    _LEAST_SHARE = 3  # both sides become whole units, and two that are nearly full may become one
+
+    def __init__(self, most: int | None = None, *, is_bound: bool = False) -> None:
         self.most = most
+        self.is_bound = is_bound
 
     def observe(self, image_tokens: Sequence[int], seen: Bounds) -> None:
         """Images that without a cap make `image_tokens` made `seen` in all: what usage says, less the text."""
         expected = sum(image_tokens)
         if seen.upper < min(expected * self._CERTAIN_SHARE, expected - self._CERTAIN_TOKENS):
-            self.most = _level(image_tokens, seen.expected)
+            self.most, self.is_bound = _level(image_tokens, seen.expected), False
         elif seen.lower > sum(map(self.within, image_tokens)):
             self.most = None
 
     def within(self, tokens: int) -> int:
         """Of an image that without a cap makes `tokens`."""
         return tokens if self.most is None else min(tokens, self.most)
+
+    def least_within(self, tokens: int) -> int:
+        """What is sure to come of it: one that is nearly as much as the bound may be cut too."""
+        if self.most is None or not self.is_bound or tokens <= self.most * self._CERTAIN_SHARE:
+            return self.within(tokens)
+        return self.most // self._LEAST_SHARE
 
 
 def _level(amounts: Sequence[int], total: int) -> int:

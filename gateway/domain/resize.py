@@ -95,7 +95,9 @@ _NOTHING_PRESSED: Mapping[int, Preset] = {}
 
 
 class _Ceiling(NamedTuple):
-    """A cap on one image in placeholder tokens. A hard one refuses what it cannot bring under."""
+    """A cap on one image in placeholder tokens. A hard one refuses what it cannot bring under, where that is sure to
+    cost more.
+    """
 
     tokens: int
     cap: Cap
@@ -164,13 +166,14 @@ def _plan_image(info: ImageInfo, ref: ImageRef, policy: ResizePolicy, images: in
     plan = _at_model_size(
         ImagePlan(ref.ordinal, info, info.size, cost.placeholder, cost.placeholder), cost, policy, family
     )
+    uncertain = cost.prompt - cost.least_prompt
     for ceiling in sorted(_ceilings(plan.target, cost, policy, images)):
         if plan.tokens <= ceiling.tokens:
             break
         target = None if policy.is_opted_out else _target(plan, ceiling.tokens, family)
         if target is not None:
             return _resized(plan, target, ceiling.cap, family)
-        if ceiling.is_hard:
+        if ceiling.is_hard and plan.tokens - uncertain > ceiling.tokens:
             raise _refusal(plan, ceiling, policy, ref.param)
     return plan
 

@@ -125,10 +125,12 @@ class ServedModel:
         is_capped = result.most_tokens is not None or last.most_tokens is not None
         if is_capped or before.family_source is FamilySource.ASSUMED:
             # What traffic taught of a family that was found says nothing of what the next server has.
-            self.image_cap = ImageTokenCap(result.most_tokens)
+            self.image_cap = ImageTokenCap(result.most_tokens, is_bound=True)
         if result.family is not None:
-            # What was seen to be wrong of images, or fits no more than a few of them, bounds no video.
-            self.family, self.video = result.family, None
+            self.family = result.family
+            if result.state is not CalibrationState.AGREES:
+                # What was seen to be wrong of images, or fits no more than a few of them, bounds no video.
+                self.video = None
         if result.state is CalibrationState.FOUND:
             self.family_source, self.numbers = FamilySource.CALIBRATION, result.numbers
 
@@ -185,6 +187,7 @@ class ModelTable:
         self._origins: Mapping[str, Origin] = {}
         self._found: dict[str, FoundFiles] = {}
         self._told: set[str] = set()
+        self._limits: dict[str, tuple[tuple[object, ...], EngineLimits]] = {}
         self._unknown = ServedModel(OTHER, unknown_family(), FamilySource.ASSUMED)
 
     @property
@@ -220,6 +223,7 @@ class ModelTable:
             if name in known and (name in changed or self._origin(name).parent in changed):
                 self._identify(name, memo)
         self._listed = context_tokens.keys()
+        self._limits.clear()
         for name, tokens in context_tokens.items():
             self._models[name].max_model_len = tokens
 
@@ -296,7 +300,27 @@ class ModelTable:
         return None if self._listed is None else not name or name in self._listed
 
     def limits(self, model: ServedModel) -> EngineLimits:
-        """What the engine can hold for `model`, as far as it is known."""
+        """What the engine can hold for `model`, as far as it is known: asked with each request, and seldom new."""
+        engine = self.engine
+        facts = (
+            engine.kv_blocks,
+            engine.kv_blocks_of_one,
+            engine.kv_block_tokens,
+            engine.longest_request_blocks,
+            engine.sequences,
+            engine.encoder_tokens.value,
+            engine.prefix_caching,
+            model.max_model_len,
+            model.kv_layout,
+            model.kv_groups,
+            model.kv_charges,
+        )
+        known = self._limits.get(model.name)
+        if known is None or known[0] != facts:
+            known = self._limits[model.name] = (facts, self._found_limits(model))
+        return known[1]
+
+    def _found_limits(self, model: ServedModel) -> EngineLimits:
         engine, layout = self.engine, model.kv_layout
         charges = model.kv_charges or charges_of(
             layout, engine.kv_block_tokens, model.max_model_len, engine.longest_request_blocks

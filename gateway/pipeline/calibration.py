@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from gateway.domain.calibration import (
     MOST_COMPLETION_TOKENS,
@@ -40,7 +41,7 @@ from gateway.upstream.state import UpstreamState
 
 _log = logging.getLogger(__name__)
 
-_MOST_MODELS = 8  # of one server: aliases and adapters share its processor, and there may be thousands
+_MOST_MODELS = 8  # of one server: its aliases share its processor
 _LONGEST_NAME = 200
 _MOST_ATTEMPTS = 3
 _TEXT_TOKENS = 64  # of the question and the template around it, for the books
@@ -49,6 +50,9 @@ _NO_TROUBLE = frozenset({CalibrationState.AGREES, CalibrationState.FOUND, Calibr
 
 Ask = Callable[[Way, Size | None], Awaitable[int]]
 """Tokens of the prompt with a picture of that size, or without one. Raises CountError, and whatever ends the asking."""
+
+_Answered = dict[tuple[Way, Size | None], int | CountError]
+"""What a server made of each question that it was asked."""
 
 
 class BusyError(Exception):
@@ -91,6 +95,19 @@ async def _answers(ask: Ask, family: VisionFamily | None, way: Way) -> tuple[Ans
     return tuple(answers)
 
 
+async def _ask_once(answered: _Answered, ask: Ask, way: Way, size: Size | None) -> int:
+    """As `ask`, but what was `answered` is not asked again."""
+    if (way, size) not in answered:
+        try:
+            answered[way, size] = await ask(way, size)
+        except CountError as error:
+            answered[way, size] = error
+    told = answered[way, size]
+    if isinstance(told, CountError):
+        raise told
+    return told
+
+
 async def new_picture(size: Size) -> bytes:
     """One that no server has seen. vLLM 0.32 takes an image that it only counted for one that its engine has, and fails
     the first chat with it.
@@ -105,9 +122,20 @@ def is_idle(state: UpstreamState) -> bool:
 
 
 def asked_models(state: UpstreamState) -> tuple[str, ...]:
-    """The names that a server is asked about."""
+    """The names that a server is asked about: adapters, of which there may be thousands, are as their parents."""
+    adapters = parents(state)
     listed = dict.fromkeys(model.id for model in state.models if len(model.id) <= _LONGEST_NAME)
-    return tuple(listed)[:_MOST_MODELS]
+    return tuple(name for name in listed if name not in adapters)[:_MOST_MODELS]
+
+
+def parents(state: UpstreamState) -> dict[str, str]:
+    """By adapter, the model that it changes, where the server lists that too."""
+    listed = {model.id for model in state.models}
+    return {
+        model.id: model.parent
+        for model in state.models
+        if model.parent is not None and model.parent != model.id and model.parent in listed
+    }
 
 
 def known_family(model: ServedModel) -> VisionFamily | None:
@@ -120,6 +148,9 @@ def known_family(model: ServedModel) -> VisionFamily | None:
 class Calibrator:
     """An observer of the poller of one upstream. Each model is asked about once, and once more when the server was
     started anew, or when something else is known of it; without `ways` never. `pause` ends what is under way.
+
+    What was answered before a request came is not asked again, so that a server which is never idle for long is done
+    some day, for no more than one calibration costs.
     """
 
     models: ModelTable
@@ -130,6 +161,8 @@ class Calibrator:
     _listed: dict[str, ServedModel] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     _attempts: dict[str, int] = field(default_factory=dict)
+    _answered: dict[str, _Answered] = field(default_factory=dict)
+    _parents: dict[str, str] = field(default_factory=dict)
     _is_paused: bool = False
     _starts: int = 0
     _was_up: bool = False
@@ -149,6 +182,8 @@ class Calibrator:
             self._listed.clear()
         self._starts, self._was_up = state.starts, state.is_up
         self._look(asked_models(state))
+        self._parents = parents(state)
+        self._hand_on()
         is_news = state.reported_at_seconds != self._reported_at_seconds
         self._reported_at_seconds = state.reported_at_seconds
         if is_news and is_idle(state):
@@ -160,6 +195,14 @@ class Calibrator:
         kept = {name for name, model in self._listed.items() if last.get(name) is model}
         self._done &= kept
         self._attempts = {name: attempts for name, attempts in self._attempts.items() if name in kept}
+        self._answered = {name: answered for name, answered in self._answered.items() if name in kept}
+
+    def _hand_on(self) -> None:
+        """Adapters have their parents' processor: what came of asking these holds for such as are priced alike."""
+        for name, parent in self._parents.items():
+            adapter, asked = self.models.served(name), self.models.served(parent)
+            if adapter.calibration is not asked.calibration and adapter.uncalibrated == asked.uncalibrated:
+                adapter.calibrated(asked.calibration)
 
     def pause(self) -> None:
         """Nothing is asked from now on. Safe in a signal handler, which comes between any two steps of the loop."""
@@ -190,8 +233,10 @@ class Calibrator:
 
     async def _calibrate(self, name: str) -> None:
         model = self.models.served(name)
+        answered = self._answered.setdefault(name, {})
+        ask = partial(_ask_once, answered, partial(self._ask, model))
         try:
-            result = await measure(lambda way, size: self._ask(model, way, size), known_family(model), self.ways)
+            result = await measure(ask, known_family(model), self.ways)
         except BusyError:
             return
         except Exception:  # noqa: BLE001  nothing that a server says may end more than its calibration
@@ -206,7 +251,9 @@ class Calibrator:
             return
         self._attempts[name] = attempts = self._attempts.get(name, 0) + 1
         model.calibrated(result)
+        self._hand_on()
         if result.state is CalibrationState.UNANSWERED and attempts < _MOST_ATTEMPTS:
+            self._answered[name] = {question: told for question, told in answered.items() if isinstance(told, int)}
             return
         self._done.add(name)
         self._tell(model, result)

@@ -181,10 +181,20 @@ def image_cost(plan: ImagePlan, family: VisionFamily) -> ImageTokens:
 def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:
     """The same, where the server was started with a smaller maximum than the model's own."""
     tokens = image_cost(plan, model.family)
-    most = model.image_cap.within(tokens.prompt)
-    if most == tokens.prompt:
+    cap = model.image_cap
+    most, least = cap.within(tokens.prompt), cap.least_within(tokens.least_prompt)
+    if (most, least) == (tokens.prompt, tokens.least_prompt):
         return tokens
-    return replace(tokens, placeholder=max(1, most - tokens.markers), encoder=min(tokens.encoder, most))
+    placeholder, encoder = max(1, most - tokens.markers), min(tokens.encoder, most)
+    return BoundedTokens(
+        placeholder,
+        tokens.markers,
+        encoder,
+        tokens.model_size,
+        tokens.is_capped,
+        uncertain=placeholder + tokens.markers - least,
+        uncertain_encoder=encoder - cap.least_within(tokens.least_encoder),
+    )
 
 
 def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:

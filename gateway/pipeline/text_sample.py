@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.models.served import ModelTable
-from gateway.pipeline.calibration import asked_models
+from gateway.pipeline.calibration import asked_models, parents
 from gateway.upstream.pages import PageError, Pages, one_line
 from gateway.upstream.state import UpstreamState
 from gateway.wire.calibration import TOKENIZE_PATH, tokenize_count
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class TextSampler:
     """An observer of the poller of one upstream: each model is asked about once, and once more when the server was
-    started anew, whatever it answers.
+    started anew, whatever it answers. Adapters are not: they have their parents' tokenizer.
     """
 
     models: ModelTable
@@ -28,17 +28,21 @@ class TextSampler:
     is_on: bool = True
     log_prefix: str = ""
     _asked: set[str] = field(default_factory=set)
+    _told: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    _parents: dict[str, str] = field(default_factory=dict)
     _starts: int = 0
     _task: asyncio.Task[None] | None = None
 
     def __call__(self, state: UpstreamState) -> None:
         if not self.is_on or not state.is_up or (self._task is not None and not self._task.done()):
             return
-        names = asked_models(state)
+        names, self._parents = asked_models(state), parents(state)
         if state.starts != self._starts:
             self._starts = state.starts
             self._asked.clear()
-        self._asked.intersection_update(names)
+            self._told.clear()
+        self._asked.intersection_update((*names, *self._parents))
+        self._hand_on()
         new = [name for name in names if name not in self._asked]
         if new:
             self._asked.update(new)
@@ -66,7 +70,15 @@ class TextSampler:
     async def _sample_one(self, pages: Pages, name: str) -> None:
         short, long = [await _count(pages, name, text) for text in (SHORT, SAMPLE)]
         if long > short:
-            self.models.served(name).ratio.sampled(MORE_BYTES, long - short, short - 1)
+            self._told[name] = told = MORE_BYTES, long - short, short - 1
+            self.models.served(name).ratio.sampled(*told)
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        for name, parent in self._parents.items():
+            if parent in self._told and name not in self._asked:
+                self._asked.add(name)
+                self.models.served(name).ratio.sampled(*self._told[parent])
 
 
 async def _count(pages: Pages, model: str, text: str) -> int:

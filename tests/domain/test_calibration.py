@@ -1,6 +1,7 @@
 """What a server's counts of a few pictures tell. What the real vLLM counted for them stands in tests/data."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from gateway.domain.calibration import (
     published,
 )
 from gateway.domain.geometry import Size
+from gateway.domain.learning import ImageTokenCap
 from gateway.domain.vision.registry import family_for
 from gateway.emulator.vision import FAMILIES as EMULATED
 
@@ -82,10 +84,10 @@ class TestAKnownFamily:
     def test_beside_a_server_with_a_smaller_maximum_of_pixels_is_right_but_for_that(self):
         answers = [Answer(size, min(tokens, 1026)) for size, tokens in emulated("qwen2_5_vl")]
         result = judge(QWEN2_5, answers)
-        assert (result.state, result.most_tokens, result.family) == (CalibrationState.DISAGREES, 1026, None)
+        assert (result.state, result.most_tokens, result.family) == (CalibrationState.DISAGREES, 1091, None)
         assert result.sentence("qwen2_5_vl") == (
             "qwen2_5_vl DISAGREES with the server on 1 of 8 pictures (1080x1080: predicted 1523, measured 1026); "
-            "as if the server had a smaller maximum of pixels, about 1026 tokens"
+            "as if the server had a smaller maximum of pixels, about 1091 tokens"
         )
 
     @pytest.mark.parametrize("tokens", [None, 300, 2000])
@@ -105,21 +107,23 @@ class TestAKnownFamily:
             "500x333",
         }
 
-    def test_beside_a_server_that_fits_no_family_costs_as_many_times_more_as_its_largest_picture(self):
+    def test_beside_a_server_that_fits_no_family_costs_as_many_times_more_as_any_picture(self):
         answers = [Answer(size, 2 * tokens) for size, tokens in by(QWEN2_5)]
         result = judge(QWEN2_5, answers)
         assert result.candidates == ()
         assert result.sentence("qwen2_5_vl").endswith("; no family fits the server's counts")
-        cost = result.family.tokens(Size(1080, 1080))
-        assert (cost.prompt, cost.least_prompt) == (2 * 1523, 1)
+        large, strip = result.family.tokens(Size(1080, 1080)), result.family.tokens(Size(4000, 20))
+        assert (large.prompt, large.least_prompt) == (2 * 1523 + 2 * 55 + 1, 1), "a row and a column more than measured"
+        assert strip.prompt == max(2 * QWEN2_5.tokens(Size(4000, 20)).prompt, large.prompt)
+        assert result.family.tokens(Size(3000, 2000)).prompt >= 2 * QWEN2_5.tokens(Size(3000, 2000)).prompt
 
     def test_beside_one_that_counts_less_it_costs_no_less(self):
         answers = [Answer(size, tokens // 2) for size, tokens in by(QWEN2_5)]
-        assert judge(QWEN2_5, answers).family.factor == 1.0
+        assert judge(QWEN2_5, answers).family.tokens(Size(1080, 1080)).prompt == 1523
 
     def test_beside_one_that_refuses_all_of_them_too(self):
         result = judge(QWEN2_5, [Answer(size, None) for size in PICTURES])
-        assert result.family.factor == 1.0
+        assert result.family.tokens(Size(64, 64)).least_prompt == 1
         assert "64x64: predicted 6, measured refused" in result.sentence("qwen2_5_vl")
 
     @pytest.mark.parametrize("written", [-2, 1, 8])
@@ -145,6 +149,42 @@ class TestAKnownFamily:
     def test_agrees_that_a_picture_is_refused(self):
         assert judge(Picky(), [Answer(PICTURES[0], 6), Answer(PICTURES[1], None)]).state is CalibrationState.AGREES
         assert judge(Picky(), [Answer(PICTURES[0], 6), Answer(PICTURES[1], 9)]).state is CalibrationState.DISAGREES
+
+
+class TestTheMostIsNeverBelowTheTruth:
+    """Nor the least above it, whatever the server is that was measured."""
+
+    SIDES = (28, 100, 448, 677, 1120, 1516, 3000), (64, 240, 677, 896, 1400, 2395)
+    SIZES = tuple(Size(*sides) for sides in product(*SIDES))
+
+    def assert_bounds(self, result, named, truth, written=0):
+        cap, family = ImageTokenCap(result.most_tokens, is_bound=True), result.family or named
+        for size in (*PICTURES, *self.SIZES):
+            cost, tokens = predicted(family, size), predicted(truth, size).most + written
+            assert tokens <= cap.within(cost.most), size
+            assert cap.least_within(cost.least) <= tokens, size
+
+    @pytest.mark.parametrize("named", ["qwen2_5_vl", "internvl", "qwen3_vl", None])
+    @pytest.mark.parametrize("limits", [(200_704, 12_845_056), (200_704, 602_112), (3136, 1_003_520), (3136, 602_112)])
+    def test_of_a_server_with_other_limits_of_pixels(self, named, limits):
+        truth = family_for("qwen2_5_vl", dict(zip(("min_pixels", "max_pixels"), limits, strict=True)))
+        family = named and family_for(named, None)
+        self.assert_bounds(judge(family, by(truth)), family, truth)
+
+    @pytest.mark.parametrize("written", [-2, 4, 8])
+    @pytest.mark.parametrize("named", ["qwen2_5_vl", "qwen3_vl", None])
+    def test_of_one_whose_template_writes_more_or_less_around_each(self, named, written):
+        family = named and family_for(named, None)
+        self.assert_bounds(judge(family, by(QWEN2_5, written=written)), family, QWEN2_5, written)
+
+    def test_a_larger_picture_that_costs_more_is_no_sign_of_a_maximum(self):
+        raised = family_for("qwen2_5_vl", {"min_pixels": 200_704, "max_pixels": 12_845_056})
+        assert judge(family_for("internvl", None), by(raised)).most_tokens is None
+
+    def test_a_minimum_makes_large_pictures_no_dearer(self):
+        raised = family_for("qwen2_5_vl", {"min_pixels": 200_704, "max_pixels": 12_845_056})
+        cost = judge(QWEN2_5, by(raised)).family.tokens(Size(1080, 1080))
+        assert cost.prompt == 1523 + 2 * 39 + 1
 
 
 class Picky:
@@ -191,8 +231,9 @@ class TestAnUnknownFamily:
         answers[0] = Answer(answers[0].size, 7)
         result = judge(None, answers)
         assert (result.state, result.family.name) == (CalibrationState.UNKNOWN, "unknown")
-        assert result.family.tokens(Size(64, 64)).prompt == result.family.tokens(Size(1080, 1080)).prompt == 1158
-        assert result.family.tokens(Size(2160, 1080)).prompt == 2 * 1158
+        most = 1158 + 2 * 34 + 1
+        assert result.family.tokens(Size(64, 64)).prompt == result.family.tokens(Size(1080, 1080)).prompt == most
+        assert result.family.tokens(Size(2160, 1080)).prompt == 2 * most
         assert families_of(result.candidates) == ["qwen3_vl", "qwen3_vl_moe", "qwen3_5"]
         assert "; nearest: qwen3_vl (Qwen3-VL)" in result.sentence("")
 
@@ -268,8 +309,8 @@ class TestWhatIsAskedNext:
     @pytest.mark.parametrize("family", [None, QWEN2_5])
     def test_where_nothing_fits_as_many_as_cost_no_more_than_those_before_let_expect(self, family):
         first = Answer(PICTURES[0], 5)
-        assert next_picture(family, [first], 6) == PICTURES[1]
-        assert next_picture(family, [first], 5) is None
+        assert next_picture(family, [first], 11) == PICTURES[1]
+        assert next_picture(family, [first], 10) is None
         assert next_picture(family, [first, Answer(PICTURES[1], 5)], 5) == PICTURES[2]
 
     def test_a_known_family_that_no_checkpoint_has_is_followed(self):

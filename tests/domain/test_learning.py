@@ -43,6 +43,14 @@ class TestImageTokenCap:
     def test_nothing_is_cut_until_something_is_known(self):
         assert ImageTokenCap().within(15_303) == 15_303
 
+    def test_what_calibration_saw_of_one_shape_bounds_others_until_usage_tells(self):
+        cap = ImageTokenCap(1_298, is_bound=True)
+        assert (cap.within(15_303), cap.least_within(15_303)) == (1_298, 432)
+        assert (cap.within(1_298), cap.least_within(1_298)) == (1_298, 432), "the next square below it may be the most"
+        assert (cap.within(326), cap.least_within(326)) == (326, 326)
+        cap.observe([15_303], Bounds.exact(1_250))
+        assert (cap.within(15_303), cap.least_within(15_303)) == (1_250, 1_250)
+
     def test_what_is_much_less_than_the_image_should_make_was_cut(self):
         cap = ImageTokenCap()
         cap.observe([15_303], Bounds(1_000, 1_280, 1_500))

@@ -11,6 +11,8 @@ from gateway.domain.request import ImageRef, Span
 from gateway.domain.resize import Cap, Fit, Preset, ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.trim import ContextRoom
 from gateway.domain.vision.base import ImageTokens
+from gateway.domain.vision.measured import Measured
+from gateway.domain.vision.one_of import OneOf
 from gateway.domain.vision.qwen_vl import QwenVL
 
 QWEN2 = QwenVL("qwen2_5_vl", unit=28, min_pixels=3136, max_pixels=12845056)
@@ -72,6 +74,12 @@ def test_where_rounding_makes_the_models_size_too_long_for_the_model_the_image_i
     """It takes the picture as it is; only one of its own size it would refuse."""
     assert targets(size, min_side=50) == [(str(Size(*size)), None)]
     assert targets(size) == [(str(Size(*size)), None)]
+
+
+def test_a_cap_refuses_for_good_only_what_is_sure_to_cost_more():
+    doubted = OneOf("qwen2_5_vl", (QWEN2, Measured("unknown", 1600, 1_166_400)), ())
+    [plain] = plan((640, 480), family=doubted, max_tokens_per_image=1000)
+    assert (plain.tokens, plain.is_resized) == (1600, False)
 
 
 def test_a_small_side_and_a_cap_act_together():

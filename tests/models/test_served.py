@@ -8,6 +8,7 @@ from gateway.domain.learning import LearnedLimit
 from gateway.domain.vision.one_of import OneOf
 from gateway.domain.vision.registry import family_for
 from gateway.domain.vision.sources import Number
+from gateway.domain.vision.written import Written
 from gateway.models.configure import configured_model
 from gateway.models.identity import FoundFiles, identify_anyway, published
 from gateway.models.processor_config import parse_model
@@ -79,6 +80,13 @@ class TestCalibration:
         assert (model.family, model.image_cap.within(1500), model.image_cap.within(900)) == (named, 1026, 900)
         model.calibrated(Calibration(CalibrationState.AGREES))
         assert model.image_cap.most is None
+
+    def test_a_family_that_agrees_but_for_its_template_bounds_videos_still(self):
+        [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
+        video, written = model.video, Written(model.family, 5)
+        model.calibrated(Calibration(CalibrationState.AGREES, written=5, family=written))
+        assert (model.family, model.video) == (written, video)
+        assert video is not None
 
     def test_what_traffic_taught_stays(self):
         [model] = listed("Qwen/Qwen3-VL-8B-Instruct")
@@ -311,3 +319,17 @@ def limits(longest_request_blocks, **model):
 def test_kv_groups_are_charged_by_the_files_and_by_what_the_server_tells(told, model, groups, charges):
     known = limits(told, **model)
     assert (known.kv_groups, known.kv_charges) == (groups, charges)
+
+
+def test_what_an_engine_can_hold_is_made_anew_only_when_something_changes():
+    model = ServedModel("qwen", family_for("qwen2_5_vl", None))
+    table = ModelTable([model], Engine(LearnedLimit(), LearnedLimit(), kv_blocks=1000))
+    known = table.limits(model)
+    assert table.limits(model) is known
+    table.engine.kv_blocks, model.max_model_len = 500, 4096
+    assert table.limits(model) == known._replace(kv_blocks=500, max_model_len=4096)
+    table.engine.encoder_tokens.learn(2048)
+    assert table.limits(model).encoder_budget_tokens == 2048
+    model.kv_charges = (KvCharge(2, 16),)
+    assert table.limits(model).kv_groups == 2
+    assert table.limits(ServedModel("other", model.family)).kv_groups is None

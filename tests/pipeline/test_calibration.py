@@ -139,7 +139,7 @@ class TestWhatGoesWrong:
         looks.server.before = refuse_pictures
         for _ in range(3):
             await looks.look()
-        assert len(looks.server.asked) == 3 * 2
+        assert [size for _, _, size in looks.server.asked] == [None, *[PICTURES[0]] * 3]
         assert "not calibrated: /tokenize answered 400: At most 0 image(s)" in caplog.text
 
     async def test_a_picture_that_is_refused_is_an_answer(self, looks):

@@ -11,9 +11,13 @@ from gateway.domain.decision import Verdict
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.ticket import Ticket
 from gateway.emulator.vision import FAMILIES
-from gateway.upstream.counting import CountError
+from gateway.models.served import FamilySource
+from gateway.upstream.counting import CountError, Way
+from gateway.upstream.state import UpstreamModel
 from gateway.wire.vllm_metrics import EngineReport
-from tests.support.calibrating import QWEN3, Looks
+from tests.support.calibrating import BOTH, QWEN3, Looks
+
+LATER = Ticket(Amounts(0, 1), 0.0, 1e9)
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +31,7 @@ async def looks():
 
 
 def place_of(looks):
-    return looks.gate.admit(Ticket(Amounts(0, 1), 0.0, 1e9))
+    return looks.gate.admit(LATER)
 
 
 class TestWhenItIsAsked:
@@ -88,6 +92,29 @@ class TestWhenItIsAsked:
         leases[0].abandon()
         await looks.look()
         assert looks.states == [CalibrationState.DISAGREES]
+
+    @pytest.mark.parametrize("ways", [(Way.TOKENIZE,), BOTH])
+    async def test_what_was_answered_before_a_request_came_is_not_asked_again(self, ways):
+        looks = Looks(ways=ways)
+        looks.server.expands = {ways[-1]}
+        leases = []
+
+        def a_request_comes():
+            assert looks.gate.ask(LATER, leases.append) is Verdict.ADMITTED
+            leases.append(looks.gate.lease(LATER, 0.0))
+
+        looks.server.before = a_request_comes
+        for number in range(1, 1 + len(PICTURES)):
+            await looks.look()
+            assert len(looks.server.asked) == number
+            leases.pop().abandon()
+        for _ in range(20):
+            await looks.look()
+            for lease in leases:
+                lease.abandon()
+            leases.clear()
+        assert looks.states == [CalibrationState.DISAGREES]
+        assert len(looks.server.asked) == len(set(looks.server.asked))
 
     async def test_one_model_with_each_look(self):
         looks = Looks(["mine", QWEN3])
@@ -170,9 +197,32 @@ class TestWhenItIsAsked:
         await looks.look()
         assert looks.states == [CalibrationState.AGREES]
 
+    async def test_adapters_are_not_asked_about_and_take_what_came_of_their_parents(self):
+        looks = Looks([])
+        parent, adapter, later = (
+            UpstreamModel("mine", 4096),
+            *(UpstreamModel(name, None, "/adapters", "mine") for name in ("adapter", "later")),
+        )
+        looks.list_these(parent, adapter)
+        await looks.look()
+        assert {model for _, model, _ in looks.server.asked} == {"mine"}
+        assert looks.model("adapter").calibration is looks.model("mine").calibration
+        assert looks.model("adapter").family_source is FamilySource.CALIBRATION
+        looks.list_these(parent, adapter, later)
+        await looks.look()
+        assert looks.model("later").calibration.state is CalibrationState.FOUND
+        assert len(looks.server.asked) == 1 + len(PICTURES)
+
+    async def test_an_adapter_whose_parent_is_not_listed_is_asked_about(self):
+        looks = Looks([])
+        looks.list_these(UpstreamModel("adapter", 4096, None, "gone"), UpstreamModel("own", 4096, None, "own"))
+        for _ in range(2):
+            await looks.look()
+        assert looks.states == [CalibrationState.FOUND] * 2
+
     async def test_of_very_many_names_some_and_of_endless_ones_none(self):
-        looks = Looks(["x" * 201, *(f"adapter-{number}" for number in range(20))])
+        looks = Looks(["x" * 201, *(f"alias-{number}" for number in range(20))])
         for _ in range(20):
             await looks.look()
-        assert list(looks.calibrator.results) == [f"adapter-{number}" for number in range(8)]
+        assert list(looks.calibrator.results) == [f"alias-{number}" for number in range(8)]
         assert len(looks.server.asked) == 8 * (1 + len(PICTURES))

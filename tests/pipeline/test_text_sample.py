@@ -5,6 +5,12 @@ import json
 
 import pytest
 
+from gateway.domain.learning import LearnedLimit
+from gateway.models.served import Engine, ModelTable
+from gateway.pipeline.follow import list_models
+from gateway.pipeline.text_sample import TextSampler
+from gateway.upstream.pages import Page
+from gateway.upstream.state import UpstreamModel, UpstreamState
 from gateway.wire.text_sample import MORE_BYTES, SAMPLE, SHORT
 from tests.support.live_gateway import MODEL, chat, live_gateway, until
 from tests.support.model_server import answer_chat, model_server, posts
@@ -98,3 +104,30 @@ async def test_a_server_without_that_route_and_one_that_says_nothing_are_left_al
         await until(lambda: b"was not told: /tokenize answered 404" in gateway.log_text or bool(asked(upstream)))
         assert await expected_tokens(gateway, "a" * 1_200) == 400 + USUAL_TEMPLATE_TOKENS
         assert (await gateway.chat()).status_code == 200
+
+
+async def test_adapters_are_not_asked_about_and_have_their_parents_tokenizer():
+    asked_names = []
+
+    class Tokenizer:
+        async def post(self, _path, body):
+            question = json.loads(body)
+            asked_names.append(question["model"])
+            return Page(200, json.dumps({"count": 1 + len(question["messages"][0]["content"])}).encode())
+
+        async def close(self):
+            pass
+
+    table = ModelTable([], Engine(LearnedLimit(), LearnedLimit()))
+    sampler = TextSampler(table, Tokenizer)
+
+    async def see(*adapters):
+        models = (UpstreamModel("m", 4096), *(UpstreamModel(name, None, "/adapters", "m") for name in adapters))
+        list_models(table, models)
+        sampler(UpstreamState(is_up=True, models=models))
+        await sampler._task
+
+    await see("early")
+    await see("early", "late")
+    assert asked_names == ["m", "m"]
+    assert {table.served(name).ratio.bytes_per_token for name in ("m", "early", "late")} == {1.0}

@@ -98,7 +98,7 @@ async def test_a_limit_of_pixels_that_the_gateway_was_not_told_of_is_said():
             model = await calibrated(gateway)
             answer = await gateway.chat("Hm?", photo(1920, 1080))
     assert "on 1 of 8 pictures (1080x1080: predicted 1523, measured 1026)" in model["calibration"]["text"]
-    assert answer.headers["x-gateway-visual-tokens"] == "1026"
+    assert answer.headers["x-gateway-visual-bounds"] == "lower=363; upper=1091; why=doubted_family"
 
 
 def asked(upstream):

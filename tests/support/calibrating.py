@@ -42,7 +42,10 @@ class Looks:
         self.list(*names)
 
     def list(self, *names):
-        self.state = replace(self.state, models=tuple(UpstreamModel(name, 4096) for name in names))
+        self.list_these(*(UpstreamModel(name, 4096) for name in names))
+
+    def list_these(self, *models):
+        self.state = replace(self.state, models=models)
         list_models(self.table, self.state.models)
 
     def tell(self, name):

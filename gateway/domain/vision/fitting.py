@@ -62,8 +62,8 @@ class Fitted(ABC):
         return max(seen, key=lambda pair: (_detail(pair[0], pair[1], size), pair[0].pixels, pair[0].width))[0]
 
     def _keeps(self, size: Size, max_tokens: int) -> bool:
-        """Whether the model takes that size for so many tokens, and does not shrink it any more; or enlarges it, so that
-        a larger one may do.
+        """Whether the model takes that size for so many tokens and does not shrink it any more; or enlarges it, so
+        that a larger one may do.
         """
         cost = self._within(size, max_tokens)
         if cost is None:

@@ -1,7 +1,8 @@
 """A model of which it is not known for sure how it prices images: one of several arithmetics, or one that was wrong.
 
-What is reserved is the most that any of them makes of an image; sure to come is the least that any of those makes that
-may still be true. Which these are is found by calibration (domain/calibration.py), not here.
+What is reserved is the most that any of its members makes of an image, which may be bounds of what was measured too
+(measured.py); sure to come is the least that any of those makes that may still be true. Which these are is found by
+calibration (domain/calibration.py), not here.
 """
 
 import math
@@ -29,7 +30,10 @@ class OneOf:
 
     @property
     def max_image_tokens(self) -> int:
-        return math.ceil(self.factor * max(member.max_image_tokens for member in self.members))
+        return max(
+            math.ceil(self.factor * (member.max_image_tokens + member.markers)) - member.markers
+            for member in self.members
+        )
 
     @property
     def markers(self) -> int:
@@ -43,7 +47,7 @@ class OneOf:
         least = list(_costs(self.possible, size))
         if self.possible and not least:
             raise UnservableImageError(f"the image is {size}: no family that this model may be of takes it")
-        costs = list(_costs(self.members, size)) or [self._dearest(size)]
+        costs = list(_costs(self.members, size)) or [_dearest(member, size) for member in self.members]
         worst = max(costs, key=lambda cost: cost.prompt)
         prompt = math.ceil(self.factor * worst.prompt)
         encoder = math.ceil(self.factor * max(cost.encoder for cost in costs))
@@ -73,9 +77,10 @@ class OneOf:
         except UnservableImageError:
             return False
 
-    def _dearest(self, size: Size) -> ImageTokens:
-        most = max(member.max_image_tokens for member in self.members)
-        return ImageTokens(most, self.markers, most, size)
+
+def _dearest(family: VisionFamily, size: Size) -> ImageTokens:
+    most = family.max_image_tokens
+    return ImageTokens(most, family.markers, most, size)
 
 
 def _costs(families: Iterable[VisionFamily], size: Size) -> Iterable[ImageTokens]:

@@ -55,7 +55,7 @@ def test_without_one_that_is_possible_a_token_is_sure_and_the_most_is_as_many_ti
     cost = doubted.tokens(Size(1080, 1080))
     assert (cost.prompt, cost.least_prompt) == (2285, 1)
     assert (cost.encoder, cost.least_encoder) == (2282, 1)
-    assert doubted.max_image_tokens == 24_576
+    assert doubted.max_image_tokens == 24_577, "what stands around it is as many times more too"
 
 
 def test_a_size_is_refused_where_all_that_are_possible_refuse_it():
@@ -69,6 +69,11 @@ def test_a_size_is_refused_where_all_that_are_possible_refuse_it():
 def test_a_family_that_was_wrong_refuses_nothing():
     cost = OneOf("qwen2_5_vl", (QWEN2,), ()).tokens(Size(4020, 20))
     assert (cost.prompt, cost.least_prompt) == (16_386, 1)
+
+
+def test_no_picture_costs_more_than_the_most():
+    aya = OneOf("m", (family_for("aya_vision", None),), (), factor=2.5)
+    assert aya.tokens(Size(640, 480)).placeholder <= aya.max_image_tokens
 
 
 @pytest.mark.parametrize("tokens", [100, 200, 1000, 5000])
