@@ -242,7 +242,7 @@ class TestTrying:
         patient = Patient()
         async with (
             model_server(patient) as upstream,
-            live_gateway(upstream.base_url, budget={"kv_blocks": 80}) as gateway,
+            live_gateway(upstream.base_url, budget={"kv_blocks": 70}) as gateway,
         ):
             await gateway.until_up()
             running = asyncio.create_task(gateway.chat("x", max_tokens=800))
