@@ -38,6 +38,35 @@ class TestTextRatio:
             ratio.observe(text_bytes, 0, text_tokens)
         assert 1.0 <= ratio.bytes_per_token <= 128.0
 
+    def test_a_sample_that_is_denser_than_the_start_is_believed_and_one_that_is_not_is_no_promise(self):
+        dense, sparse = TextRatio(), TextRatio()
+        dense.sampled(600, 600, 13)
+        sparse.sampled(600, 100, 13)
+        assert (dense.bytes_per_token, sparse.bytes_per_token) == (1.0, 3.0)
+
+    def test_a_system_message_that_the_template_writes_counts_where_the_client_has_none(self):
+        ratio = TextRatio()
+        ratio.sampled(600, 200, 60)
+        assert ratio.bounds(300, 1, has_system=False).expected == 100 + 60
+        assert ratio.bounds(300, 1, has_system=True).expected == 100 + 13
+        assert ratio.bounds(300, 0, has_system=False).expected == 100
+        ratio.observe(400, 1, 100 + 60, has_system=False)
+        assert ratio.bytes_per_token == pytest.approx(3_400 / 1_100)
+
+    def test_no_server_can_say_that_its_template_is_endless(self):
+        ratio = TextRatio()
+        ratio.sampled(600, 200, 2**31)
+        assert ratio.bounds(300, 1, has_system=False).expected == 100 + 512 + 16
+
+    def test_what_usage_has_taught_stands(self):
+        ratio = TextRatio()
+        ratio.observe(4_000, 0, 1_000)
+        before = ratio.bytes_per_token
+        ratio.sampled(600, 600, 60)
+        assert ratio.bytes_per_token == before
+        assert ratio.bounds(0, 1, has_system=False).expected == 13
+
+
 
 class TestImageTokenCap:
     def test_nothing_is_cut_until_something_is_known(self):
