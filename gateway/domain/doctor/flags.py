@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.doctor.known_flags import GONE, INTERNAL_NAMES, NEVER
 from gateway.domain.doctor.measured import Start
-from gateway.domain.doctor.misleading import MISLEADING
+from gateway.domain.doctor.misleading import MISLEADING, is_refused
 from gateway.domain.doctor.real_flags import REAL_FLAGS, VERSION
 from gateway.domain.doctor.versions import version_of
 
@@ -20,6 +20,7 @@ class FlagVerdict(StrEnum):
     NEVER = "never existed"
     GONE = "gone"
     UNKNOWN = "unknown"
+    REFUSED = "refused"
     MISLEADS = "misleads"
 
 
@@ -96,4 +97,5 @@ def _by_value(start: Start) -> Iterator[FlagNote]:
     for name, rule in rules.items():
         if name in start.flags and (text := rule(start.flags[name], start)) is not None:
             value = str(start.flags[name])[:80]
-            yield FlagNote(f"--{name.replace('_', '-')}", value, FlagVerdict.MISLEADS, text)
+            verdict = FlagVerdict.REFUSED if is_refused(name, start) else FlagVerdict.MISLEADS
+            yield FlagNote(f"--{name.replace('_', '-')}", value, verdict, text)

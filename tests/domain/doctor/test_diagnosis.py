@@ -91,6 +91,7 @@ def test_a_pasted_command_is_judged_by_its_flags():
         ("--max-model-len 4096 --enforce-eager", True),
         ("--enable-mm-token-trim", False),
         ("--swap-space 16", False),
+        ("--limit-mm-per-prompt image=1", False),
     ):
         found = diagnosed(f"vllm serve m {flags}")
         assert (found.ending, found.is_well) == (Ending.COMMAND, is_well)
