@@ -71,6 +71,13 @@ def test_a_failure_says_why_and_what_to_try():
     assert "9,584" in result.stdout  # the other ranks
 
 
+def test_a_failure_that_is_not_known_is_quoted():
+    said, result = found("-", given=b"ERROR 11-30 10:00:00 [x.py:1] ValueError: the moon is full\n")
+    assert (result.exit_code, said["ending"]) == (1, "failed")
+    assert "Verdict: failed, cause not known here; it was at:" in result.stdout
+    assert "ValueError: the moon is full" in result.stdout
+
+
 def test_standard_input_is_read():
     said, _ = found("-", given=file_of("v0_6_4"))
     assert said["findings"][0]["flags"] == ["--max-model-len 23648", "--kv-cache-dtype fp8"]

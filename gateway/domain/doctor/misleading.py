@@ -145,7 +145,7 @@ MISLEADING: Mapping[str, Callable[[Any, Start], str | None]] = {
 
 
 def is_refused(name: str, start: Start) -> bool:
-    """vLLM ends with an error over this value, as far as the version is known."""
+    """Whether vLLM ends with an error over this value; of an unknown version, the newest."""
     version = version_of(start.version)
     is_older = version is not None and version < _LIMITS_ARE_JSON_SINCE
     return name == "limit_mm_per_prompt" and isinstance(start.flags[name], str) and not is_older

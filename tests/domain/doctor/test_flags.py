@@ -160,7 +160,7 @@ def test_values_that_do_not_mislead(flag):
 
 def test_a_value_that_vllm_refuses_is_no_mere_misleading_one():
     note = only("--limit-mm-per-prompt image=1,video=0")
-    assert (note.verdict, "'{\"image\": 1, \"video\": 0}'" in note.text) == (FlagVerdict.REFUSED, True)
+    assert (note.verdict, '\'{"image": 1, "video": 0}\'' in note.text) == (FlagVerdict.REFUSED, True)
     assert only("--limit-mm-per-prompt image=1", version="0.9.2").verdict is FlagVerdict.MISLEADS
 
 
