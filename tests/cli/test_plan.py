@@ -85,6 +85,12 @@ def test_a_pasted_line_and_flags_that_are_not_needed():
     assert "--limit-mm-per-prompt '{\"video\": 0}'" in result.stdout
 
 
+def test_the_version_is_that_of_a_pasted_image_unless_it_is_given():
+    line = f"docker run vllm/vllm-openai:v0.9.2 --model {QWEN_3B} --max-model-len 8192"
+    assert found("--command", line, "--gpu", "L4")["vllm_version"] == "0.9.2"
+    assert found("--command", line, "--gpu", "L4", "--vllm-version", "0.11")["vllm_version"] == "0.11.0"
+
+
 def test_what_is_too_close_exits_1():
     result = run("--model", QWEN_7B, "--gpu", "L4", "--max-model-len", "32768", "--limit-mm-per-prompt.video", "0")
     assert result.exit_code == 1

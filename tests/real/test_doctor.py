@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from gateway.domain.doctor import real_flags
+from gateway.domain.vllm_flags import real_flags
 from gateway.domain.doctor.measured import Term
 from tests.real.starts import STARTS, output_of
 from tests.support.vllm_logs import diagnosed, file_of

@@ -67,7 +67,7 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
         models=_specs(names, is_hub_asked=wish.is_hub_asked),
         gpus=tuple(_gpu(card, wish.gpu_memory, wish.foreign) for card in _cards(wish.cards, wish.gpu_memory)),
         flags=line.flags,
-        version=_version(wish.vllm_version),
+        version=_version(wish.vllm_version or line.version),
         ignored=line.ignored,
     )
 

@@ -5,11 +5,11 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from gateway.domain.doctor.known_flags import GONE, INTERNAL_NAMES, NEVER
 from gateway.domain.doctor.measured import Start
 from gateway.domain.doctor.misleading import MISLEADING, is_refused
-from gateway.domain.doctor.real_flags import REAL_FLAGS, VERSION
 from gateway.domain.doctor.versions import version_of
+from gateway.domain.vllm_flags.known_flags import GONE, INTERNAL_NAMES, NEVER
+from gateway.domain.vllm_flags.real_flags import REAL_FLAGS, VERSION
 
 _SIMILARITY = 0.75
 _NEWEST = (0, 32)

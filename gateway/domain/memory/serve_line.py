@@ -6,20 +6,16 @@ not change a plan are listed and otherwise left alone; what looks like a misspel
 
 import json
 import re
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
 from gateway.domain.memory.plan import Flags
+from gateway.domain.vllm_flags.command import Command, Given, read_text, read_words
 
-_SHORT = {
-    "tp": "tensor-parallel-size",
-    "pp": "pipeline-parallel-size",
-    "q": "quantization",
-}
+_DASHES = "\u2012\u2013\u2014\u2015\u2212"
 _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TOWERS = ("image", "video", "audio")
 
@@ -30,34 +26,30 @@ class ServeLineError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServeLine:
-    """`ignored` are flags that memory does not depend on, or that nobody knows; `positions` words that belong to no
-    flag.
+    """`ignored` are flags that memory does not depend on, `positions` words that belong to no flag, `version` is that
+    of the image, where the line names one.
     """
 
     model: str | None
     flags: Flags
     ignored: tuple[str, ...] = ()
     positions: tuple[str, ...] = ()
-
-
-class Given(NamedTuple):
-    """One flag as it was written; `value` is None where none followed."""
-
-    name: str
-    key: str
-    value: str | None
+    version: str | None = None
 
 
 def read_command(line: str) -> ServeLine:
-    """A pasted `vllm serve …`, with what stands before it: variables, `docker run`, line ends with backslashes.
+    """A pasted command with what stands around it: variables, `docker run`, line ends with backslashes, a pipe.
 
-    Raises ServeLineError.
+    Raises ServeLineError, also for words that belong to no flag.
     """
     try:
-        words = shlex.split(line.replace("\\\n", " "))
+        command = read_text(line)
     except ValueError as broken:
         raise ServeLineError(f"--command: {broken}") from broken
-    return read_arguments(words[words.index("serve") :] if "serve" in words else words)
+    found = _read(command)
+    if found.positions:
+        raise ServeLineError(f"--command: {found.positions[0]} belongs to no flag; check blanks and quotes before it")
+    return found
 
 
 def read_arguments(words: list[str]) -> ServeLine:
@@ -65,50 +57,33 @@ def read_arguments(words: list[str]) -> ServeLine:
 
     Raises ServeLineError.
     """
-    is_whole = words[:1] == ["serve"]
+    return _read(read_words(words))
+
+
+def _read(command: Command) -> ServeLine:
     flags, ignored = Flags(), []
-    given, positions = _split(words[1:] if is_whole else words)
-    model = positions.pop(0) if is_whole and positions else None
-    for each in given:
+    model, positions = None, list(command.positions)
+    for each in command.given:
         if each.name == "model":
-            model = each.value
+            model = _value(each)
+            positions += each.more
         elif each.name in _READERS:
             flags = _READERS[each.name](flags, each)
+            positions += each.words if each.name in _SWITCHES else each.more
         else:
             _refuse_misspelt(each.name)
             ignored.append(f"--{each.name}")
-    return ServeLine(model, flags, tuple(ignored), tuple(positions))
+    for word in (*positions, *(word for each in command.given for word in each.words)):
+        _refuse_typographic(word)
+    if command.is_whole and positions:
+        model = positions.pop(0)
+    return ServeLine(model, flags, tuple(ignored), tuple(positions), command.version)
 
 
-def _split(words: Sequence[str]) -> tuple[list[Given], list[str]]:
-    """Flags with their values, and the words that belong to none."""
-    given: list[Given] = []
-    positions: list[str] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        index += 1
-        if not _is_flag(word):
-            positions.append(word)
-            continue
-        name, key, value = _named(word)
-        if value is None and name not in _SWITCHES and index < len(words) and not _is_flag(words[index]):
-            value = words[index]
-            index += 1
-        given.append(Given(name, key, value))
-    return given, positions
-
-
-def _is_flag(word: str) -> bool:
-    return bool(re.match(r"--?[A-Za-z]", word))
-
-
-def _named(word: str) -> tuple[str, str, str | None]:
-    """Name, dotted key behind it, and the value behind an equals sign."""
-    body, equals, value = word.lstrip("-").partition("=")
-    name, _, key = body.partition(".")
-    name = name.replace("_", "-")
-    return _SHORT.get(name, name) if not word.startswith("--") else name, key, value if equals else None
+def _refuse_typographic(word: str) -> None:
+    """What editors and chats make of two hyphens."""
+    if word[:1] in _DASHES:
+        raise ServeLineError(f"{word} begins with a typographic dash; write --{word.lstrip(_DASHES + '-')}")
 
 
 def _refuse_misspelt(name: str) -> None:

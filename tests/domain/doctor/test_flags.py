@@ -3,9 +3,9 @@
 import pytest
 
 from gateway.domain.doctor.flags import FlagVerdict
-from gateway.domain.doctor.known_flags import GONE, NEVER
 from gateway.domain.doctor.misleading import MISLEADING
-from gateway.domain.doctor.real_flags import REAL_FLAGS
+from gateway.domain.vllm_flags.known_flags import GONE, NEVER
+from gateway.domain.vllm_flags.real_flags import REAL_FLAGS
 from tests.support.vllm_logs import diagnosed, file_of
 
 INFO = "(APIServer pid=7) INFO 11-30 10:00:00 [x.py:1] "

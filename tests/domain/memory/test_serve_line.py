@@ -65,7 +65,7 @@ def test_a_pasted_line(line):
 def test_flags_that_memory_does_not_depend_on_are_listed():
     found = read_command("vllm serve m --port 8000 --enable-prefix-caching --served-model-name a b --max-num-seqs 8")
     assert found.ignored == ("--port", "--enable-prefix-caching", "--served-model-name")
-    assert (found.flags.max_num_seqs, found.positions) == (8, ("b",))
+    assert (found.flags.max_num_seqs, found.positions) == (8, ())
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,29 @@ def test_flags_that_memory_does_not_depend_on_are_listed():
 def test_what_vllm_would_not_take(text, why):
     with pytest.raises(ServeLineError, match=why):
         flags(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("vllm serve m \u2013\u2013max-num-seqs 8", "typographic dash; write --max-num-seqs"),
+        ("vllm serve m --port 8000 \u2014max-num-seqs 8", "typographic dash; write --max-num-seqs"),
+        ("vllm serve m other", "--command: other belongs to no flag"),
+        ("vllm serve m --max-num-seqs 8 9", "--command: 9 belongs to no flag"),
+        ("vllm serve m --enforce-eager 9", "--command: 9 belongs to no flag"),
+        ("vllm serve --model m 9 x", "--command: x belongs to no flag"),
+    ],
+)
+def test_no_word_of_a_pasted_line_is_dropped_silently(line, why):
+    with pytest.raises(ServeLineError, match=why):
+        read_command(line)
+
+
+def test_the_version_is_that_of_the_image():
+    found = read_command("docker run --gpus all -m 8g vllm/vllm-openai:v0.11.0 --model m -tp 2 | tee log --port 1")
+    assert (found.model, found.version, found.flags, found.ignored) == (
+        "m", "0.11.0", Flags(tensor_parallel_size=2), (),
+    )  # fmt: skip
 
 
 def test_a_line_whose_quotes_do_not_close():
