@@ -1,19 +1,20 @@
 """The command line of `vllm serve` as far as memory depends on it. Only reading: what follows is planning.py's.
 
 All spellings that vLLM takes: underscores for dashes, `--name=value`, JSON and dotted keys, 32k and 32K. Flags that do
-not change a plan are listed and otherwise left alone; what looks like a misspelt one is an error.
+not change a plan are listed and otherwise left alone; one that vLLM has not is an error.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
-from gateway.domain.memory.plan import Flags
+from gateway.domain.memory.plan import NEWEST, Flags, Version
 from gateway.domain.vllm_flags.command import Command, Given, read_text, read_words
+from gateway.domain.vllm_flags.known_flags import GONE, MOVES_MEMORY, NEVER
+from gateway.domain.vllm_flags.naming import is_real, meant
 
 _DASHES = "\u2012\u2013\u2014\u2015\u2212"
 _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -26,8 +27,9 @@ class ServeLineError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServeLine:
-    """`ignored` are flags that memory does not depend on, `positions` words that belong to no flag, `version` is that
-    of the image, where the line names one.
+    """`ignored` are flags that memory does not depend on, `unplanned` those of which no plan is made though it does,
+    `gone` (without dashes) those that a version before the newest took. `positions` are words that belong to no flag,
+    `version` is that of the image, where the line names one.
     """
 
     model: str | None
@@ -35,6 +37,8 @@ class ServeLine:
     ignored: tuple[str, ...] = ()
     positions: tuple[str, ...] = ()
     version: str | None = None
+    unplanned: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def read_command(line: str) -> ServeLine:
@@ -61,7 +65,8 @@ def read_arguments(words: list[str]) -> ServeLine:
 
 
 def _read(command: Command) -> ServeLine:
-    flags, ignored = Flags(), []
+    flags = Flags()
+    others: list[str] = []
     model, positions = None, list(command.positions)
     for each in command.given:
         if each.name == "model":
@@ -71,13 +76,23 @@ def _read(command: Command) -> ServeLine:
             flags = _READERS[each.name](flags, each)
             positions += each.words if each.name in _SWITCHES else each.more
         else:
-            _refuse_misspelt(each.name)
-            ignored.append(f"--{each.name}")
+            others.append(each.name)
     for word in (*positions, *(word for each in command.given for word in each.words)):
         _refuse_typographic(word)
     if command.is_whole and positions:
         model = positions.pop(0)
-    return ServeLine(model, flags, tuple(ignored), tuple(positions), command.version)
+    return _with_others(ServeLine(model, flags, positions=tuple(positions), version=command.version), others)
+
+
+def _with_others(line: ServeLine, names: list[str]) -> ServeLine:
+    """Those that no plan looks at, sorted by why."""
+    gone = [name for name in names if name in GONE]
+    for name in names:
+        if name not in GONE:
+            _refuse_unknown(name)
+    unplanned = [name for name in names if name.removeprefix("no-") in MOVES_MEMORY]
+    ignored = [f"--{name}" for name in names if name not in {*gone, *unplanned}]
+    return replace(line, ignored=tuple(ignored), unplanned=tuple(f"--{name}" for name in unplanned), gone=tuple(gone))
 
 
 def _refuse_typographic(word: str) -> None:
@@ -86,11 +101,21 @@ def _refuse_typographic(word: str) -> None:
         raise ServeLineError(f"{word} begins with a typographic dash; write --{word.lstrip(_DASHES + '-')}")
 
 
-def _refuse_misspelt(name: str) -> None:
-    known = [flag for flag in _READERS if flag not in _SWITCHES_OFF]
-    close = get_close_matches(name, known, n=1, cutoff=0.88)
-    if close:
-        raise ServeLineError(f"--{name} is not a flag of vLLM; did you mean --{close[0]}?")
+def _refuse_unknown(name: str) -> None:
+    if name in NEVER:
+        raise ServeLineError(f"--{name}: vLLM has never had this flag: {NEVER[name]}")
+    if not is_real(name):
+        close = meant(name)
+        raise ServeLineError(f"--{name} is not a flag of vLLM" + (f"; did you mean {close}?" if close else ""))
+
+
+def refuse_gone(line: ServeLine, version: Version) -> None:
+    """Raises ServeLineError for a flag that this version no longer takes; if nobody knows since when, only the newest."""
+    for name in line.gone:
+        gone = GONE[name]
+        if version[:2] >= (gone.since or NEWEST[:2]):
+            instead = f" Instead: {gone.instead}." if gone.instead else ""
+            raise ServeLineError(f"--{name}: vLLM {version} has no such flag: {gone.why}.{instead}")
 
 
 def _value(given: Given) -> str:

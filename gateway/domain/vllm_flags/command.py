@@ -13,7 +13,7 @@ from typing import NamedTuple
 ENTRY = re.compile(r"\bvllm\s+serve\s|-m\s+vllm\.entrypoints\.(?:openai\.)?api_server\s")
 _IMAGE = re.compile(r"\bvllm-openai[\w.-]*(?::v?(?P<version>\d+\.\d+(?:\.\d+)?)?\S*)?(?:@\S+)?\s")
 _SHELL = re.compile(r"\d?[<>].*|&>.*|[|&;]+")
-_SHORT = {
+SHORT = {
     "tp": "tensor-parallel-size",
     "pp": "pipeline-parallel-size",
     "dp": "data-parallel-size",
@@ -84,7 +84,7 @@ def _given(word: str, words: Sequence[str]) -> Given:
     name, _, key = body.partition(".")
     name = name.replace("_", "-")
     if not word.startswith("--"):
-        name = "optimization-level" if _LEVEL.match(word) else _SHORT.get(name, name)
+        name = "optimization-level" if _LEVEL.match(word) else SHORT.get(name, name)
     return Given(name, key, value if equals else None, tuple(words))
 
 

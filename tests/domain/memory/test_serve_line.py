@@ -3,8 +3,17 @@
 import pytest
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
-from gateway.domain.memory.plan import Flags
-from gateway.domain.memory.serve_line import PLANNED, ServeLineError, read_arguments, read_command, write_command
+from gateway.domain.memory.plan import NEWEST, Flags, Version
+from gateway.domain.memory.serve_line import (
+    PLANNED,
+    ServeLineError,
+    read_arguments,
+    read_command,
+    refuse_gone,
+    write_command,
+)
+from gateway.domain.vllm_flags.known_flags import MOVES_MEMORY
+from gateway.domain.vllm_flags.real_flags import REAL_FLAGS
 
 
 def flags(text):
@@ -72,6 +81,11 @@ def test_flags_that_memory_does_not_depend_on_are_listed():
     ("text", "why"),
     [
         ("--max-num-seq 8", r"--max-num-seq is not a flag of vLLM; did you mean --max-num-seqs\?"),
+        ("--tp 2", r"--tp is not a flag of vLLM; did you mean -tp\?"),
+        ("--gpu-mem-util 0.9", r"is not a flag of vLLM"),
+        ("--max-num-sequences 8", r"did you mean --max-num-seqs\?"),
+        ("--zzzz", "--zzzz is not a flag of vLLM$"),
+        ("--enable-mm-token-trim", "vLLM has never had this flag: no version of vLLM prunes"),
         ("--max-num-seqs", "--max-num-seqs needs a value"),
         ("--max-num-seqs many", "--max-num-seqs many: write a whole number, e.g. 8192"),
         ("--max-num-seqs 1.5", "write a whole number"),
@@ -113,6 +127,29 @@ def test_the_version_is_that_of_the_image():
     assert (found.model, found.version, found.flags, found.ignored) == (
         "m", "0.11.0", Flags(tensor_parallel_size=2), (),
     )  # fmt: skip
+
+
+def test_flags_that_move_memory_and_are_not_planned_are_listed_apart():
+    found = read_command("vllm serve m --enable-lora --hf-overrides '{}' -O3 -cc.mode=3 --no-enable-eplb --port 1")
+    assert found.ignored == ("--port",)
+    assert found.unplanned == (
+        "--enable-lora", "--hf-overrides", "--optimization-level", "--compilation-config", "--no-enable-eplb",
+    )  # fmt: skip
+    assert MOVES_MEMORY <= REAL_FLAGS
+    assert not MOVES_MEMORY & set(PLANNED)
+
+
+def test_what_is_gone_is_refused_where_the_version_has_it_no_longer():
+    found = read_command("vllm serve m --swap-space 4 --task generate")
+    assert (found.gone, found.ignored) == (("swap-space", "task"), ())
+    refuse_gone(found, Version(0, 17))
+    with pytest.raises(
+        ServeLineError, match=r"--swap-space: vLLM 0.18.0 has no such flag: engine V1 never used it.* I"
+    ):
+        refuse_gone(found, Version(0, 18))
+    refuse_gone(read_command("vllm serve m --device cuda"), Version(0, 31))
+    with pytest.raises(ServeLineError, match=r"installed build\.$"):
+        refuse_gone(read_command("vllm serve m --device cuda"), NEWEST)
 
 
 def test_a_line_whose_quotes_do_not_close():
