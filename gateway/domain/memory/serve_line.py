@@ -110,7 +110,7 @@ def _refuse_unknown(name: str) -> None:
 
 
 def refuse_gone(line: ServeLine, version: Version) -> None:
-    """Raises ServeLineError for a flag that this version no longer takes; if nobody knows since when, only the newest."""
+    """Raises ServeLineError for a flag that this version has no more; where since when is unknown, only the newest."""
     for name in line.gone:
         gone = GONE[name]
         if version[:2] >= (gone.since or NEWEST[:2]):
