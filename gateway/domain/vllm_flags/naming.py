@@ -22,5 +22,14 @@ def meant(name: str) -> str | None:
     """The real flag that resembles it most, with its dashes; None where none does."""
     if name in SHORT:
         return f"-{name}"
+    shortened = [each for each in REAL_FLAGS if _shortens(name, each)]
+    if len(shortened) == 1:
+        return f"--{shortened[0]}"
     close = get_close_matches(name, sorted(REAL_FLAGS), n=1, cutoff=_SIMILARITY)
     return f"--{close[0]}" if close else None
+
+
+def _shortens(name: str, real: str) -> bool:
+    """Each of its parts begins one of the real name, as in gpu-mem-util."""
+    parts, of = name.split("-"), real.split("-")
+    return len(parts) == len(of) and all(whole.startswith(part) for part, whole in zip(parts, of, strict=True))

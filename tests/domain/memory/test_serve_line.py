@@ -82,7 +82,7 @@ def test_flags_that_memory_does_not_depend_on_are_listed():
     [
         ("--max-num-seq 8", r"--max-num-seq is not a flag of vLLM; did you mean --max-num-seqs\?"),
         ("--tp 2", r"--tp is not a flag of vLLM; did you mean -tp\?"),
-        ("--gpu-mem-util 0.9", r"is not a flag of vLLM"),
+        ("--gpu-mem-util 0.9", r"did you mean --gpu-memory-utilization\?"),
         ("--max-num-sequences 8", r"did you mean --max-num-seqs\?"),
         ("--zzzz", "--zzzz is not a flag of vLLM$"),
         ("--enable-mm-token-trim", "vLLM has never had this flag: no version of vLLM prunes"),
