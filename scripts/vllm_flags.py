@@ -1,6 +1,6 @@
-"""The flags of `vllm serve`, from its own parser, as the data of gateway/domain/doctor/real_flags.py.
+"""The flags of `vllm serve`, from its own parser, as the data of gateway/domain/vllm_flags/real_flags.py.
 
-    .venv-vllm/bin/python scripts/vllm_flags.py > gateway/domain/doctor/real_flags.py
+    .venv-vllm/bin/python scripts/vllm_flags.py > gateway/domain/vllm_flags/real_flags.py
 
 Runs with the interpreter that has vLLM, and needs nothing of the gateway. tests/real compares.
 """

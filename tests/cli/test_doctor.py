@@ -71,6 +71,13 @@ def test_a_failure_says_why_and_what_to_try():
     assert "9,584" in result.stdout  # the other ranks
 
 
+def test_a_failure_that_is_not_known_is_quoted():
+    said, result = found("-", given=b"ERROR 11-30 10:00:00 [x.py:1] ValueError: the moon is full\n")
+    assert (result.exit_code, said["ending"]) == (1, "failed")
+    assert "Verdict: failed, cause not known here; it was at:" in result.stdout
+    assert "ValueError: the moon is full" in result.stdout
+
+
 def test_standard_input_is_read():
     said, _ = found("-", given=file_of("v0_6_4"))
     assert said["findings"][0]["flags"] == ["--max-model-len 23648", "--kv-cache-dtype fp8"]
@@ -84,8 +91,6 @@ def test_the_card_and_the_command_are_told_where_the_log_does_not():
         said, _ = found(path_of("v0_9_0"), "--gpu", gpu)
         [pool] = [row for row in said["compared"] if row["what"] == "KV cache"]
         assert pool["within"]
-    unknown, _ = found(path_of("v0_9_0"), "--gpu", "abacus")
-    assert "give --gpu" in unknown["plan"]["why_not"]
 
 
 def test_a_command_alone_is_judged_and_planned():
@@ -147,6 +152,8 @@ def test_markup_and_cursor_movements_in_a_log_are_shown_as_they_are():
         ((), None, "Give a log"),
         (("x.log", "--upstream", "http://127.0.0.1:1"), None, "Give a log"),
         (("/nowhere/vllm.log",), None, "No such file"),
+        (("-", "--gpu", "abacus"), b"vllm serve m", "--gpu abacus: not known by name; give the GiB"),
+        *((("-", "--gpu", gib), b"vllm serve m", f"--gpu {gib}: a card") for gib in ("-3", "0", "inf", "nan")),
         (("-",), b"hello\nworld\n", "no line in it is vLLM's, among 2 that were read"),
     ],
 )

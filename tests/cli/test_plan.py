@@ -73,16 +73,26 @@ def test_a_plan_as_one_line_of_json():
     assert said["advice"]["top_term"] == "weights"
     assert said["advice"]["top_term_flag"] == "--tensor-parallel-size 2"
     assert said["command"][:3] == ["vllm", "serve", QWEN_3B]
-    assert said["ignored_flags"] == []
+    assert said["ignored_flags"] == said["unplanned_flags"] == []
 
 
 def test_a_pasted_line_and_flags_that_are_not_needed():
-    line = f"vllm serve {QWEN_7B} --port 8000 --gpu-memory-utilization 0.22"
+    line = f"vllm serve {QWEN_7B} --port 8000 --enable-lora --swap-space 4 --gpu-memory-utilization 0.22"
+    result = run("--command", line, "--gpu", "A100-80GB", "--vllm-version", "v0.23.0")
+    assert (result.exit_code, "--swap-space: vLLM 0.23.0 has no such flag" in result.stderr) == (2, True)
+    line = line.replace("--swap-space 4 ", "")
     result = run("--command", line, "--gpu", "A100-80GB", "--vllm-version", "v0.23.0")
     assert result.exit_code == 1
     assert "Verdict: does not fit in kv_cache_sizing." in result.stdout
     assert "- Not needed for a plan: --port." in result.stdout
+    assert "- Not planned, though memory depends on it: --enable-lora." in result.stdout
     assert "--limit-mm-per-prompt '{\"video\": 0}'" in result.stdout
+
+
+def test_the_version_is_that_of_a_pasted_image_unless_it_is_given():
+    line = f"docker run vllm/vllm-openai:v0.9.2 --model {QWEN_3B} --max-model-len 8192"
+    assert found("--command", line, "--gpu", "L4")["vllm_version"] == "0.9.2"
+    assert found("--command", line, "--gpu", "L4", "--vllm-version", "0.11")["vllm_version"] == "0.11.0"
 
 
 def test_what_is_too_close_exits_1():

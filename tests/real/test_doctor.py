@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from gateway.domain.doctor import real_flags
 from gateway.domain.doctor.measured import Term
+from gateway.domain.vllm_flags import real_flags
 from tests.real.starts import STARTS, output_of
 from tests.support.vllm_logs import diagnosed, file_of
 

@@ -56,13 +56,16 @@ def doctor(
 
     Exit code 0: it started, and its numbers can be true; or it is a command whose flags vLLM takes. 1: it did not
     start, it died, the log ends before it was ready, numbers contradict each other, or flags are refused. 2: there is
-    nothing to read, or no line of it is vLLM's.
+    nothing to read, no line of it is vLLM's, or --gpu names no card.
     """
     if (file is None) == (upstream is None):
         fail("Give a log (FILE, or - for standard input), or --upstream URL.")
     log = ask_server(upstream) if upstream is not None else read_file(str(file))
     assumed = Assumed(model, gpu, command)
-    assume(log.start, assumed)
+    try:
+        assume(log.start, assumed)
+    except ValueError as refused:
+        fail(str(refused))
     diagnosis = diagnose(log)
     if diagnosis.ending is Ending.NOTHING:
         fail(f"{file}: no line in it is vLLM's, among {log.lines:,} that were read. Is it the output of `vllm serve`?")

@@ -1,5 +1,6 @@
 """A plan for the start that a log is of: which model and which card it is, and the plan beside what was measured."""
 
+from math import isfinite
 from typing import NamedTuple
 
 from gateway.domain.doctor.command_line import flags_of as flags_of_command
@@ -24,7 +25,7 @@ class Assumed(NamedTuple):
 
 
 def assume(start: Start, assumed: Assumed) -> None:
-    """Adds what the operator says; what the log says stands."""
+    """Adds what the operator says; what the log says stands. Raises ValueError for a card that is none."""
     if assumed.command is not None:
         start.flags = {**flags_of_command(assumed.command), **start.flags}
     said = _said_gib(assumed.gpu)
@@ -65,10 +66,17 @@ def _foreign_gib(start: Start) -> float:
 
 
 def _said_gib(gpu: str | None) -> float | None:
-    """A card's name, or its GiB as torch sees them."""
+    """Of a card's name, or its GiB as torch sees them."""
     if gpu is None:
         return None
     try:
-        return float(gpu)
+        gib: float | None = float(gpu)
     except ValueError:
-        return known_total_gib(gpu)
+        gib = known_total_gib(gpu)
+    if gib is None:
+        raise ValueError(
+            f"--gpu {gpu}: not known by name; give the GiB that torch.cuda.mem_get_info() has as its total"
+        )
+    if not (isfinite(gib) and gib > 0):
+        raise ValueError(f"--gpu {gpu}: a card has a number of GiB above 0")
+    return gib

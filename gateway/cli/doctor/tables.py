@@ -93,7 +93,8 @@ def _heading(diagnosis: Diagnosis) -> Iterator[str]:
     elif diagnosis.ending is Ending.COMMAND:
         yield "Verdict: a command, not a log; its flags are judged."
     else:
-        yield f"Verdict: {diagnosis.ending}; it was at: {start.stage.words}."
+        unknown = ", cause not known here" if diagnosis.is_unexplained else ""
+        yield f"Verdict: {diagnosis.ending}{unknown}; it was at: {start.stage.words}."
 
 
 def _print_finding(console: Console, found: Finding) -> None:

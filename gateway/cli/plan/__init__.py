@@ -33,6 +33,7 @@ _MISTAKES = (
     AskedError, GoalError, ServeLineError, NotPlannableError, ProcessorConfigError, ModelFilesError, HubError
 )  # fmt: skip
 _SIZES = ("512", "1024", "1280", "1920x1080")
+_UNPLANNED = "Not planned, though memory depends on it"
 
 
 def plan(
@@ -61,7 +62,8 @@ def plan(
     --gpu-memory-utilization, --tensor-parallel-size (-tp), --dtype, --quantization (-q), --kv-cache-dtype,
     --limit-mm-per-prompt '{"video": 0}' or --limit-mm-per-prompt.video 0, --mm-processor-kwargs '{"max_pixels":
     1003520}', --mm-encoder-tp-mode, --skip-mm-profiling, --language-model-only, --enforce-eager, --block-size,
-    --kv-cache-memory-bytes, --cpu-offload-gb, --runner. Flags that memory does not depend on are ignored.
+    --kv-cache-memory-bytes, --cpu-offload-gb, --runner. Flags that memory does not depend on are ignored; those that it
+    depends on and that are not planned are named; those that vLLM has not are an error.
 
     For example:
 
@@ -109,7 +111,7 @@ def _plan_one(asked: Asked, images: list[str], fit_goal: str | None, cards: int,
         sizes = [goal.image_size] if goal and goal.image_size else [read_size(text) for text in _SIZES]
     found = _found(asked, goal, cards)
     held = _held(found.plan, sizes)
-    _print(found, goal, held, ignored=asked.ignored, as_json=outputs.as_json)
+    _print(found, goal, held, asked, as_json=outputs.as_json)
     if outputs.html is not None:
         _write(outputs.html, plan_page([found.plan], [held]), may_replace=True)
     if outputs.write is not None:
@@ -134,15 +136,16 @@ def _held(found: Plan, sizes: list[Size]) -> list[Held]:
         return []
 
 
-def _print(found: Fitted, goal: Goal | None, held: list[Held], *, ignored: tuple[str, ...], as_json: bool) -> None:
+def _print(found: Fitted, goal: Goal | None, held: list[Held], asked: Asked, *, as_json: bool) -> None:
     if as_json:
         report = plan_report(found.plan, held) if goal is None else fit_report(found, held)
-        typer.echo(json.dumps(report | {"ignored_flags": list(ignored)}))
+        typer.echo(json.dumps(report | {"ignored_flags": asked.ignored, "unplanned_flags": asked.unplanned}))
         return
     console = wide_console()
     print_plan(console, found.plan, held)
-    if ignored:
-        console.print(f"- Not needed for a plan: {', '.join(ignored)}.", markup=False, soft_wrap=True)
+    for words, named in (("Not needed for a plan", asked.ignored), (_UNPLANNED, asked.unplanned)):
+        if named:
+            console.print(f"- {words}: {', '.join(named)}.", markup=False, soft_wrap=True)
     if goal is not None:
         console.print(f"\n{_told(found, goal)}", markup=False, soft_wrap=True)
     console.print(f"\n{_line(found.plan)}", markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gateway.domain.memory.gpus import gpu_of, is_supported, known_total_gib, titles
 from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
-from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command
+from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command, refuse_gone
 from gateway.models.hub import Hub
 from gateway.models.spec_sources import find_spec, hub_cache, hub_itself, own_folder
 
@@ -31,6 +31,7 @@ class Asked:
     flags: Flags
     version: Version
     ignored: tuple[str, ...]
+    unplanned: tuple[str, ...]
 
 
 class Wish(NamedTuple):
@@ -51,6 +52,8 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
     NotPlannableError, HubError or ModelFilesError.
     """
     line, more = _line_of(words, wish.command)
+    version = _version(wish.vllm_version or line.version)
+    refuse_gone(line, version)
     named = wish.model or line.model
     if named is None and len(more) == 1 and not wish.compared:
         named, more = more[0], ()
@@ -67,8 +70,9 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
         models=_specs(names, is_hub_asked=wish.is_hub_asked),
         gpus=tuple(_gpu(card, wish.gpu_memory, wish.foreign) for card in _cards(wish.cards, wish.gpu_memory)),
         flags=line.flags,
-        version=_version(wish.vllm_version),
-        ignored=line.ignored,
+        version=version,
+        ignored=(*line.ignored, *(f"--{name}" for name in line.gone)),
+        unplanned=line.unplanned,
     )
 
 

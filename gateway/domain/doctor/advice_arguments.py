@@ -6,6 +6,8 @@ from gateway.domain.doctor.misleading import as_json_limits
 
 _LARGEST_IMAGE_TOKENS = 16_384
 """Of the Qwen families, with the limits that they ship with."""
+_SMALLEST_BATCH = 2048
+"""vLLM's own default for small cards."""
 
 
 def limit_mm_syntax(start: Start, seen: Sighting) -> Advice:
@@ -62,6 +64,14 @@ def chunked_mm_input(_start: Start, seen: Sighting) -> Advice:
         cures = ("So many tokens has a video; forbid it, if clients send none.", *cures)
         flags = ("--limit-mm-per-prompt '{\"video\": 0}'", *flags)
     return Advice("An image or a video is larger than a batch", cause, cures, flags)
+
+
+def batch_below_sequences(_start: Start, seen: Sighting) -> Advice:
+    batched, sequences = int(seen.words["batched"]), int(seen.words["sequences"])
+    cause = f"Each sequence takes a token of every batch: {sequences:,} sequences, and batches of {batched:,} tokens."
+    cures = ("Make batches larger, which also lets larger images in.", "Or let fewer sequences run at once.")
+    flags = (f"--max-num-batched-tokens {max(sequences, _SMALLEST_BATCH)}", f"--max-num-seqs {max(1, batched)}")
+    return Advice("Batches are smaller than the number of sequences", cause, cures, flags)
 
 
 def heads(_start: Start, seen: Sighting) -> Advice:

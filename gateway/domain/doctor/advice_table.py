@@ -34,6 +34,7 @@ ADVICE: Mapping[Kind, Adviser] = {
     ),
     Kind.CONTEXT_ABOVE_MODEL: arguments.context_above_model,
     Kind.CHUNKED_MM_INPUT: arguments.chunked_mm_input,
+    Kind.BATCH_BELOW_SEQUENCES: arguments.batch_below_sequences,
     Kind.HEADS_NOT_DIVISIBLE: arguments.heads,
     Kind.TOO_FEW_GPUS: arguments.too_few_gpus,
     Kind.ARCHITECTURE: always(
@@ -109,6 +110,11 @@ ADVICE: Mapping[Kind, Adviser] = {
         "Use 16-bit floats.",
         flags=("--dtype half",),
     ),
+    Kind.QUANTIZATION: always(
+        "The GPU cannot calculate in this quantisation",
+        "Kernels for it need a newer generation of GPUs, or this build of vLLM has none; the line says which.",
+        "Serve a checkpoint of another quantisation, or of 16 bits; AWQ and GPTQ run from Turing (T4, 20 series) on.",
+    ),
     Kind.NCCL: always(
         "The GPUs cannot talk to each other",
         "NCCL failed. In containers it is most often too little shared memory or a network interface that cannot "
@@ -128,6 +134,11 @@ ADVICE: Mapping[Kind, Adviser] = {
         "Another server listens there, perhaps a vLLM that did not end and still holds GPU memory.",
         "See who it is with `ss -ltnp`, or take another port.",
         flags=("--port 8001",),
+    ),
+    Kind.UNRECOGNISED: always(
+        "The cause is not known here",
+        "The line above is the last error of the log that nothing else here explains.",
+        "Read the lines before it, and search vLLM's issues for its words.",
     ),
     Kind.DEVICE_ASSERT: always(
         "An index on the GPU was out of range",

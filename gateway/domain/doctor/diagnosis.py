@@ -9,7 +9,7 @@ from gateway.domain.doctor.advice import Advice
 from gateway.domain.doctor.advice_table import ADVICE
 from gateway.domain.doctor.arithmetic import Certainty, Contradiction, contradictions_of
 from gateway.domain.doctor.flags import FlagNote, FlagVerdict, notes_of
-from gateway.domain.doctor.measured import Stage, Start
+from gateway.domain.doctor.measured import Sighting, Stage, Start
 from gateway.domain.doctor.reader import Log
 from gateway.domain.doctor.signs import REQUEST_KINDS, Kind
 from gateway.domain.doctor.versions import version_of
@@ -18,6 +18,8 @@ _TOLD_BETTER_BY = {
     Kind.OUT_OF_MEMORY: frozenset({Kind.SAMPLER_WARMUP, Kind.LOAD_OUT_OF_MEMORY}),
 }
 """A kind that is left out where one of these was seen: they name the same failure with more."""
+_SAY_NO_CAUSE = frozenset({Kind.ENGINE_DIED})
+"""Left out where anything else was seen."""
 
 
 class Ending(StrEnum):
@@ -63,6 +65,11 @@ class Diagnosis:
     notes: tuple[str, ...]
 
     @property
+    def is_unexplained(self) -> bool:
+        """It failed, on something that is only quoted."""
+        return any(each.kind is Kind.UNRECOGNISED for each in self.findings)
+
+    @property
     def is_well(self) -> bool:
         """It started, lives, and its numbers can be true; a command: vLLM would take its flags."""
         if self.ending is Ending.COMMAND:
@@ -74,7 +81,7 @@ class Diagnosis:
 
 def diagnose(log: Log) -> Diagnosis:
     start = log.start
-    findings = _findings(start)
+    findings = _findings(log)
     flag_notes = notes_of(start)
     return Diagnosis(
         ending=_ending(log, findings),
@@ -87,18 +94,29 @@ def diagnose(log: Log) -> Diagnosis:
     )
 
 
-def _findings(start: Start) -> list[Finding]:
+def _findings(log: Log) -> list[Finding]:
     """In the order of the log, which is that of causes: what fails first pulls the rest along."""
+    start = log.start
     kinds = {Kind(name) for name in start.seen}
     kinds -= {kind for kind, better in _TOLD_BETTER_BY.items() if kinds & better}
-    if kinds - REQUEST_KINDS > {Kind.ENGINE_DIED}:
-        kinds.discard(Kind.ENGINE_DIED)
+    seen = dict(start.seen)
+    if kinds - REQUEST_KINDS <= _SAY_NO_CAUSE and (error := _unexplained(log)) is not None:
+        seen[Kind.UNRECOGNISED] = error
+        kinds.add(Kind.UNRECOGNISED)
+    if kinds - REQUEST_KINDS > _SAY_NO_CAUSE:
+        kinds -= _SAY_NO_CAUSE
     found = [
-        Finding(kind, seen.stage, seen.line, seen.text, start.counts[name], ADVICE[kind](start, seen))
-        for name, seen in start.seen.items()
+        Finding(kind, each.stage, each.line, each.text, start.counts.get(name, 1), ADVICE[kind](start, each))
+        for name, each in seen.items()
         if (kind := Kind(name)) in kinds
     ]
     return sorted(found, key=lambda each: each.is_of_a_request)
+
+
+def _unexplained(log: Log) -> Sighting | None:
+    """The error that ended a start; those of a text that is not vLLM's, or before a good start, are none."""
+    is_of_vllm = log.vllm_lines > 0 or bool(log.start.marks)
+    return log.start.last_error if is_of_vllm and log.start.stage is not Stage.SERVING else None
 
 
 def _ending(log: Log, findings: list[Finding]) -> Ending:

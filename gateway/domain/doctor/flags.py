@@ -1,17 +1,16 @@
 """What is wrong with the flags of a start: names that vLLM has not, values that do not do what they are given for."""
 
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from gateway.domain.doctor.known_flags import GONE, INTERNAL_NAMES, NEVER
 from gateway.domain.doctor.measured import Start
-from gateway.domain.doctor.misleading import MISLEADING
-from gateway.domain.doctor.real_flags import REAL_FLAGS, VERSION
+from gateway.domain.doctor.misleading import MISLEADING, is_refused
 from gateway.domain.doctor.versions import version_of
+from gateway.domain.vllm_flags.known_flags import GONE, INTERNAL_NAMES, NEVER
+from gateway.domain.vllm_flags.naming import is_abbreviation, is_real, meant
+from gateway.domain.vllm_flags.real_flags import VERSION
 
-_SIMILARITY = 0.75
 _NEWEST = (0, 32)
 _MOST_NOTES = 40
 
@@ -20,6 +19,7 @@ class FlagVerdict(StrEnum):
     NEVER = "never existed"
     GONE = "gone"
     UNKNOWN = "unknown"
+    REFUSED = "refused"
     MISLEADS = "misleads"
 
 
@@ -49,13 +49,13 @@ def _by_name(written: str, start: Start, *, is_refused: bool) -> FlagNote | None
         return FlagNote(flag, None, FlagVerdict.NEVER, f"vLLM has never had this flag: {NEVER[name]}")
     if name in GONE:
         return FlagNote(flag, None, FlagVerdict.GONE, _gone(name, start))
-    if _is_real(name):
+    if is_real(name) or is_abbreviation(name):
         return _refused_though_real(flag, start) if is_refused else None
     if _was_taken(start):
         return FlagNote(flag, None, FlagVerdict.GONE, f"vLLM {VERSION} has no such flag.{_still_taken(start)}")
-    close = get_close_matches(name, REAL_FLAGS, n=1, cutoff=_SIMILARITY)
-    meant = f" Did you mean --{close[0]}?" if close else ""
-    return FlagNote(flag, None, FlagVerdict.UNKNOWN, f"vLLM {VERSION} has no such flag.{meant}")
+    close = meant(name)
+    question = f" Did you mean {close}?" if close else ""
+    return FlagNote(flag, None, FlagVerdict.UNKNOWN, f"vLLM {VERSION} has no such flag.{question}")
 
 
 def _was_taken(start: Start) -> bool:
@@ -84,16 +84,10 @@ def _gone(name: str, start: Start) -> str:
     return f"The flag is gone {since}: {gone.why}.{instead}{here}"
 
 
-def _is_real(name: str) -> bool:
-    """Real, the negation of a boolean one, or the unique beginning of one, which the parser takes too."""
-    if name in REAL_FLAGS or name.removeprefix("no-") in REAL_FLAGS:
-        return True
-    return sum(each.startswith(name) for each in REAL_FLAGS) == 1
-
-
 def _by_value(start: Start) -> Iterator[FlagNote]:
     rules: Mapping[str, Callable[[Any, Start], str | None]] = MISLEADING
     for name, rule in rules.items():
         if name in start.flags and (text := rule(start.flags[name], start)) is not None:
             value = str(start.flags[name])[:80]
-            yield FlagNote(f"--{name.replace('_', '-')}", value, FlagVerdict.MISLEADS, text)
+            verdict = FlagVerdict.REFUSED if is_refused(name, start) else FlagVerdict.MISLEADS
+            yield FlagNote(f"--{name.replace('_', '-')}", value, verdict, text)

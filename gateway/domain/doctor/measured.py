@@ -110,7 +110,8 @@ class Start:
     """One start of vLLM, or what the log has of it. Only the reader writes it.
 
     `flags` are what the operator gave (names with underscores), `config` what vLLM printed as its configuration. `seen`
-    are the failures, by kind in the order of the log; `frames` what tracebacks passed through.
+    are the failures, by kind in the order of the log; `frames` what tracebacks passed through, `last_error` the last
+    exception (else line of level ERROR) before it served that is no known failure.
     """
 
     first_line: int
@@ -129,6 +130,7 @@ class Start:
     seen: dict[str, Sighting] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     frames: set[str] = field(default_factory=set)
+    last_error: Sighting | None = None
     out_of_memory: OutOfMemory | None = None
     marks: set[str] = field(default_factory=set)
 

@@ -1,14 +1,18 @@
-"""Flags that exist and do not do what they are often given for: one rule for each, which looks at the value."""
+"""Flags that exist and do not do what they are often given for, or whose value is refused: one rule for each, which
+looks at the value.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.domain.doctor.measured import Start
+from gateway.domain.doctor.versions import version_of
 
 _HIGH_UTILISATION = 0.97
 _FEWEST_PIXELS = 28 * 28 * 64
 """A limit below this is a number of tokens that was taken for one of pixels: an image of 64 tokens shows nothing."""
 _MANY_SEQUENCES = 512
+_LIMITS_ARE_JSON_SINCE = (0, 10)
 _PIXEL_KEYS = frozenset({"min_pixels", "max_pixels"})
 _NEAR_KEYS = frozenset(
     {"max_pixel", "maxpixels", "max_image_pixels", "image_max_pixels", "max-pixels", "pixels", "max_tokens"}
@@ -138,6 +142,13 @@ MISLEADING: Mapping[str, Callable[[Any, Start], str | None]] = {
         f"{value} GiB of weights go over the bus for every step: it makes a model fit, and slow." if value else None
     ),
 }
+
+
+def is_refused(name: str, start: Start) -> bool:
+    """Whether vLLM ends with an error over this value; of an unknown version, the newest."""
+    version = version_of(start.version)
+    is_older = version is not None and version < _LIMITS_ARE_JSON_SINCE
+    return name == "limit_mm_per_prompt" and isinstance(start.flags[name], str) and not is_older
 
 
 def as_json_limits(text: str) -> str:

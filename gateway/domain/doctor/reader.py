@@ -35,6 +35,8 @@ _TRIED = re.compile(
     r"(?:.*?this process has ([\d.]{1,12}) GiB memory in use)?",
     re.IGNORECASE,
 )
+_EXCEPTION = re.compile(r"(?P<exception>(?:[a-z_]\w*\.){0,12}[A-Z]\w{0,80}(?:Error|Exception))(?::|$)")
+_LOUD = frozenset({"ERROR", "CRITICAL"})
 _MIB_PER_GIB = 1024
 
 
@@ -170,7 +172,17 @@ def _failures(start: Start, line: Line) -> bool:
             words = {name: text for name, text in match.groupdict().items() if text is not None}
             if sign.kind not in start.seen:
                 start.seen[sign.kind] = Sighting(line.number, start.stage, line.message[:_LONGEST_TEXT], words)
+    if not found and start.stage is not Stage.SERVING:
+        _keep_error(start, line)
     return found
+
+
+def _keep_error(start: Start, line: Line) -> None:
+    """The last one; an exception says more than another line of level ERROR, which may be of its traceback."""
+    words = {} if (match := _EXCEPTION.match(line.message)) is None else match.groupdict()
+    is_told_better = start.last_error is not None and bool(start.last_error.words)
+    if words or (line.level in _LOUD and not is_told_better):
+        start.last_error = Sighting(line.number, start.stage, line.message[:_LONGEST_TEXT], words)
 
 
 def _keep_out_of_memory(start: Start, tried: re.Match[str], line: Line) -> None:

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     NOT_MULTIMODAL = "limit_mm_on_a_text_model"
     CONTEXT_ABOVE_MODEL = "context_above_the_models_own"
     CHUNKED_MM_INPUT = "item_larger_than_batched_tokens"
+    BATCH_BELOW_SEQUENCES = "batched_tokens_below_sequences"
     HEADS_NOT_DIVISIBLE = "heads_not_divisible_by_tp"
     TOO_FEW_GPUS = "fewer_gpus_than_ranks"
     # while it starts, by model and software
@@ -43,9 +44,11 @@ class Kind(StrEnum):
     OLD_DRIVER = "driver_too_old"
     NO_KERNEL = "no_kernel_for_this_gpu"
     BFLOAT16 = "bfloat16_not_supported"
+    QUANTIZATION = "quantization_not_supported"
     NCCL = "nccl"
     SHARED_MEMORY = "shared_memory"
     PORT_IN_USE = "port_in_use"
+    UNRECOGNISED = "cause_not_known_here"
     # while it serves
     DEVICE_ASSERT = "device_side_assert"
     ILLEGAL_ACCESS = "illegal_memory_access"
@@ -139,6 +142,12 @@ SIGNS: tuple[Sign, ...] = (
         r"\((?P<batched>\d{1,12})\)",
     ),
     _sign(
+        Kind.BATCH_BELOW_SEQUENCES,
+        "max_num_batched_tokens (",
+        r"max_num_batched_tokens \((?P<batched>\d{1,12})\) must be [^()]{1,40} "
+        r"max_num_seqs \((?P<sequences>\d{1,12})\)",
+    ),
+    _sign(
         Kind.HEADS_NOT_DIVISIBLE,
         "must be divisible by tensor parallel size",
         r"attention heads \((?P<heads>\d{1,9})\) must be divisible by tensor parallel size \((?P<tp>\d{1,9})\)",
@@ -176,10 +185,16 @@ SIGNS: tuple[Sign, ...] = (
     _sign(Kind.DISK_FULL, "No space left on device"),
     _sign(Kind.NO_DEVICE, "Failed to infer device type"),
     _sign(Kind.NO_DEVICE, "No CUDA GPUs are available"),
+    _sign(Kind.NO_DEVICE, "libcuda.so.1: cannot open"),
     _sign(Kind.OLD_DRIVER, "CUDA driver version is insufficient"),
     _sign(Kind.OLD_DRIVER, "NVIDIA driver on your system is too old"),
     _sign(Kind.NO_KERNEL, "no kernel image is available"),
     _sign(Kind.BFLOAT16, "Bfloat16 is only supported"),
+    _sign(
+        Kind.QUANTIZATION,
+        "uantization method ",
+        r"[Qq]uantization method (?P<method>[\w-]{1,40}) is not supported",
+    ),
     _sign(Kind.NCCL, "NCCL", r"ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclInvalidUsage|NCCL error"),
     _sign(Kind.SHARED_MEMORY, "shared memory", r"(?i)unable to \w{4,8} shared memory|out of shared memory"),
     _sign(Kind.SHARED_MEMORY, "Bus error"),

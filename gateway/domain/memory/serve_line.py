@@ -1,25 +1,22 @@
 """The command line of `vllm serve` as far as memory depends on it. Only reading: what follows is planning.py's.
 
 All spellings that vLLM takes: underscores for dashes, `--name=value`, JSON and dotted keys, 32k and 32K. Flags that do
-not change a plan are listed and otherwise left alone; what looks like a misspelt one is an error.
+not change a plan are listed and otherwise left alone; one that vLLM has not is an error.
 """
 
 import json
 import re
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
-from gateway.domain.memory.plan import Flags
+from gateway.domain.memory.plan import NEWEST, Flags, Version
+from gateway.domain.vllm_flags.command import Command, Given, read_text, read_words
+from gateway.domain.vllm_flags.known_flags import GONE, MOVES_MEMORY, NEVER
+from gateway.domain.vllm_flags.naming import is_real, meant
 
-_SHORT = {
-    "tp": "tensor-parallel-size",
-    "pp": "pipeline-parallel-size",
-    "q": "quantization",
-}
+_DASHES = "\u2012\u2013\u2014\u2015\u2212"
 _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TOWERS = ("image", "video", "audio")
 
@@ -30,34 +27,33 @@ class ServeLineError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServeLine:
-    """`ignored` are flags that memory does not depend on, or that nobody knows; `positions` words that belong to no
-    flag.
+    """`ignored` are flags that memory does not depend on, `unplanned` those of which no plan is made though it does,
+    `gone` (without dashes) those that a version before the newest took. `positions` are words that belong to no flag,
+    `version` is that of the image, where the line names one.
     """
 
     model: str | None
     flags: Flags
     ignored: tuple[str, ...] = ()
     positions: tuple[str, ...] = ()
-
-
-class Given(NamedTuple):
-    """One flag as it was written; `value` is None where none followed."""
-
-    name: str
-    key: str
-    value: str | None
+    version: str | None = None
+    unplanned: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def read_command(line: str) -> ServeLine:
-    """A pasted `vllm serve …`, with what stands before it: variables, `docker run`, line ends with backslashes.
+    """A pasted command with what stands around it: variables, `docker run`, line ends with backslashes, a pipe.
 
-    Raises ServeLineError.
+    Raises ServeLineError, also for words that belong to no flag.
     """
     try:
-        words = shlex.split(line.replace("\\\n", " "))
+        command = read_text(line)
     except ValueError as broken:
         raise ServeLineError(f"--command: {broken}") from broken
-    return read_arguments(words[words.index("serve") :] if "serve" in words else words)
+    found = _read(command)
+    if found.positions:
+        raise ServeLineError(f"--command: {found.positions[0]} belongs to no flag; check blanks and quotes before it")
+    return found
 
 
 def read_arguments(words: list[str]) -> ServeLine:
@@ -65,57 +61,61 @@ def read_arguments(words: list[str]) -> ServeLine:
 
     Raises ServeLineError.
     """
-    is_whole = words[:1] == ["serve"]
-    flags, ignored = Flags(), []
-    given, positions = _split(words[1:] if is_whole else words)
-    model = positions.pop(0) if is_whole and positions else None
-    for each in given:
+    return _read(read_words(words))
+
+
+def _read(command: Command) -> ServeLine:
+    flags = Flags()
+    others: list[str] = []
+    model, positions = None, list(command.positions)
+    for each in command.given:
         if each.name == "model":
-            model = each.value
+            model = _value(each)
+            positions += each.more
         elif each.name in _READERS:
             flags = _READERS[each.name](flags, each)
+            positions += each.words if each.name in _SWITCHES else each.more
         else:
-            _refuse_misspelt(each.name)
-            ignored.append(f"--{each.name}")
-    return ServeLine(model, flags, tuple(ignored), tuple(positions))
+            others.append(each.name)
+    for word in (*positions, *(word for each in command.given for word in each.words)):
+        _refuse_typographic(word)
+    if command.is_whole and positions:
+        model = positions.pop(0)
+    return _with_others(ServeLine(model, flags, positions=tuple(positions), version=command.version), others)
 
 
-def _split(words: Sequence[str]) -> tuple[list[Given], list[str]]:
-    """Flags with their values, and the words that belong to none."""
-    given: list[Given] = []
-    positions: list[str] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        index += 1
-        if not _is_flag(word):
-            positions.append(word)
-            continue
-        name, key, value = _named(word)
-        if value is None and name not in _SWITCHES and index < len(words) and not _is_flag(words[index]):
-            value = words[index]
-            index += 1
-        given.append(Given(name, key, value))
-    return given, positions
+def _with_others(line: ServeLine, names: list[str]) -> ServeLine:
+    """Those that no plan looks at, sorted by why."""
+    gone = [name for name in names if name in GONE]
+    for name in names:
+        if name not in GONE:
+            _refuse_unknown(name)
+    unplanned = [name for name in names if name.removeprefix("no-") in MOVES_MEMORY]
+    ignored = [f"--{name}" for name in names if name not in {*gone, *unplanned}]
+    return replace(line, ignored=tuple(ignored), unplanned=tuple(f"--{name}" for name in unplanned), gone=tuple(gone))
 
 
-def _is_flag(word: str) -> bool:
-    return bool(re.match(r"--?[A-Za-z]", word))
+def _refuse_typographic(word: str) -> None:
+    """What editors and chats make of two hyphens."""
+    if word[:1] in _DASHES:
+        raise ServeLineError(f"{word} begins with a typographic dash; write --{word.lstrip(_DASHES + '-')}")
 
 
-def _named(word: str) -> tuple[str, str, str | None]:
-    """Name, dotted key behind it, and the value behind an equals sign."""
-    body, equals, value = word.lstrip("-").partition("=")
-    name, _, key = body.partition(".")
-    name = name.replace("_", "-")
-    return _SHORT.get(name, name) if not word.startswith("--") else name, key, value if equals else None
+def _refuse_unknown(name: str) -> None:
+    if name in NEVER:
+        raise ServeLineError(f"--{name}: vLLM has never had this flag: {NEVER[name]}")
+    if not is_real(name):
+        close = meant(name)
+        raise ServeLineError(f"--{name} is not a flag of vLLM" + (f"; did you mean {close}?" if close else ""))
 
 
-def _refuse_misspelt(name: str) -> None:
-    known = [flag for flag in _READERS if flag not in _SWITCHES_OFF]
-    close = get_close_matches(name, known, n=1, cutoff=0.88)
-    if close:
-        raise ServeLineError(f"--{name} is not a flag of vLLM; did you mean --{close[0]}?")
+def refuse_gone(line: ServeLine, version: Version) -> None:
+    """Raises ServeLineError for a flag that this version has no more; where since when is unknown, only the newest."""
+    for name in line.gone:
+        gone = GONE[name]
+        if version[:2] >= (gone.since or NEWEST[:2]):
+            instead = f" Instead: {gone.instead}." if gone.instead else ""
+            raise ServeLineError(f"--{name}: vLLM {version} has no such flag: {gone.why}.{instead}")
 
 
 def _value(given: Given) -> str:

@@ -49,6 +49,11 @@ def test_an_older_way_to_start_it():
     assert found == {"model": "m", "swap_space": 16}
 
 
+def test_a_container_is_read_behind_its_image():
+    found = flags_of("docker run -p 8000:8000 --gpus all vllm/vllm-openai:v0.11.0 --model m -tp 2 | tee log")
+    assert found == {"model": "m", "tensor_parallel_size": 2}
+
+
 @pytest.mark.parametrize(
     "text", ["vllm serve: error: x", "usage: vllm serve [model_tag] [options]", "INFO vllm serve m"]
 )

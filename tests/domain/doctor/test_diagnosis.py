@@ -84,6 +84,7 @@ def test_a_log_that_ends_early_is_unfinished():
 def test_what_is_no_log_is_none():
     assert diagnosed("hello\nworld\n").ending is Ending.NOTHING
     assert diagnosed("").ending is Ending.NOTHING
+    assert diagnosed("ValueError: of another program\n").ending is Ending.NOTHING
 
 
 def test_a_pasted_command_is_judged_by_its_flags():
@@ -91,6 +92,7 @@ def test_a_pasted_command_is_judged_by_its_flags():
         ("--max-model-len 4096 --enforce-eager", True),
         ("--enable-mm-token-trim", False),
         ("--swap-space 16", False),
+        ("--limit-mm-per-prompt image=1", False),
     ):
         found = diagnosed(f"vllm serve m {flags}")
         assert (found.ending, found.is_well) == (Ending.COMMAND, is_well)
@@ -123,6 +125,11 @@ PLAIN = {
     "(max_position_embeddings=128000 or model_max_length=None in model's config.json).",
     Kind.CHUNKED_MM_INPUT: "ValueError: Chunked MM input disabled but max_tokens_per_mm_item (16384) is larger than "
     "max_num_batched_tokens (2048). Please increase max_num_batched_tokens.",
+    Kind.BATCH_BELOW_SEQUENCES: "ValueError: max_num_batched_tokens (64) must be greater than or equal to "
+    "max_num_seqs (256).",
+    Kind.QUANTIZATION: "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum "
+    "capability: 75. Current capability: 70.",
+    Kind.UNRECOGNISED: error("ValueError: the moon is full"),
     Kind.HEADS_NOT_DIVISIBLE: "ValueError: Total number of attention heads (64) must be divisible by tensor "
     "parallel size (6).",
     Kind.TOO_FEW_GPUS: "ValueError: World size (4) is larger than the number of available GPUs (2) in this node. If",
@@ -175,7 +182,30 @@ def test_every_fixed_wording_is_known(sign):
 
 def test_every_kind_is_seen_in_some_test():
     logs = {each.kind for name in NAMES for each in diagnosed(file_of(name.removesuffix(".log"))).findings}
-    assert logs | set(PLAIN) | {Kind.ENGINE_DIED} == set(Kind) == {sign.kind for sign in SIGNS}
+    assert logs | set(PLAIN) | {Kind.ENGINE_DIED} == set(Kind) == {sign.kind for sign in SIGNS} | {Kind.UNRECOGNISED}
+
+
+def test_an_error_that_is_not_known_is_quoted_and_the_start_has_failed():
+    loading = "(EngineCore pid=7) INFO 11-30 10:00:00 [x.py:1] Starting to load model m...\n"
+    traceback = error("Traceback (most recent call last):") + error("KeyError: 'moon'") + error("  the end")
+    for ended in ("", error("EngineCore failed to start."), error("RuntimeError: Engine core initialization failed.")):
+        found = diagnosed(loading + traceback + ended)
+        [finding] = found.findings
+        assert (found.ending, found.is_unexplained, finding.kind) == (Ending.FAILED, True, Kind.UNRECOGNISED)
+        assert (finding.stage, finding.text) == (Stage.LOADING, "KeyError: 'moon'")
+    assert first(loading + error("It is gone.")).text == "It is gone."
+    assert diagnosed(loading + traceback + error("OSError: No space left on device")).is_unexplained is False
+
+
+def test_an_error_before_a_start_that_went_well_is_none():
+    assert diagnosed(error("ImportError: no such optional module") + SERVING).findings == ()
+    assert diagnosed("INFO 11-30 10:00:00 [x.py:1] ValueError: tried another way\n").ending is Ending.UNFINISHED
+
+
+@pytest.mark.parametrize("words", ["must be greater than or equal to", "must be ≥"])
+def test_batches_below_the_number_of_sequences(words):
+    advice = first(error(f"ValueError: max_num_batched_tokens (64) {words} max_num_seqs (256).")).advice
+    assert advice.flags == ("--max-num-batched-tokens 2048", "--max-num-seqs 64")
 
 
 @pytest.mark.parametrize("name", STARTS)

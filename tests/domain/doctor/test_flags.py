@@ -3,9 +3,9 @@
 import pytest
 
 from gateway.domain.doctor.flags import FlagVerdict
-from gateway.domain.doctor.known_flags import GONE, NEVER
 from gateway.domain.doctor.misleading import MISLEADING
-from gateway.domain.doctor.real_flags import REAL_FLAGS
+from gateway.domain.vllm_flags.known_flags import GONE, NEVER
+from gateway.domain.vllm_flags.real_flags import REAL_FLAGS
 from tests.support.vllm_logs import diagnosed, file_of
 
 INFO = "(APIServer pid=7) INFO 11-30 10:00:00 [x.py:1] "
@@ -110,7 +110,6 @@ def test_a_list_of_all_arguments_is_not_judged_by_names():
     ("flag", "words"),
     [
         ("--gpu-memory-utilization 0.98", "2% of the card"),
-        ("--limit-mm-per-prompt image=1,video=0", "'{\"image\": 1, \"video\": 0}'"),
         ("--limit-mm-per-prompt '{\"image\": 2}'", "sizes no memory"),
         ("--mm-processor-kwargs '{\"max_pixel\": 9}'", "is no key"),
         ("--mm-processor-kwargs '{\"max_pixels\": 1280}'", "1,003,520"),
@@ -157,6 +156,12 @@ def test_values_that_mislead(flag, words):
 )
 def test_values_that_do_not_mislead(flag):
     assert notes(flag) == ()
+
+
+def test_a_value_that_vllm_refuses_is_no_mere_misleading_one():
+    note = only("--limit-mm-per-prompt image=1,video=0")
+    assert (note.verdict, '\'{"image": 1, "video": 0}\'' in note.text) == (FlagVerdict.REFUSED, True)
+    assert only("--limit-mm-per-prompt image=1", version="0.9.2").verdict is FlagVerdict.MISLEADS
 
 
 def test_a_pool_set_by_hand_makes_the_utilisation_idle():

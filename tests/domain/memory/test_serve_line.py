@@ -3,8 +3,17 @@
 import pytest
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
-from gateway.domain.memory.plan import Flags
-from gateway.domain.memory.serve_line import PLANNED, ServeLineError, read_arguments, read_command, write_command
+from gateway.domain.memory.plan import NEWEST, Flags, Version
+from gateway.domain.memory.serve_line import (
+    PLANNED,
+    ServeLineError,
+    read_arguments,
+    read_command,
+    refuse_gone,
+    write_command,
+)
+from gateway.domain.vllm_flags.known_flags import MOVES_MEMORY
+from gateway.domain.vllm_flags.real_flags import REAL_FLAGS
 
 
 def flags(text):
@@ -65,13 +74,18 @@ def test_a_pasted_line(line):
 def test_flags_that_memory_does_not_depend_on_are_listed():
     found = read_command("vllm serve m --port 8000 --enable-prefix-caching --served-model-name a b --max-num-seqs 8")
     assert found.ignored == ("--port", "--enable-prefix-caching", "--served-model-name")
-    assert (found.flags.max_num_seqs, found.positions) == (8, ("b",))
+    assert (found.flags.max_num_seqs, found.positions) == (8, ())
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("--max-num-seq 8", r"--max-num-seq is not a flag of vLLM; did you mean --max-num-seqs\?"),
+        ("--tp 2", r"--tp is not a flag of vLLM; did you mean -tp\?"),
+        ("--gpu-mem-util 0.9", r"did you mean --gpu-memory-utilization\?"),
+        ("--max-num-sequences 8", r"did you mean --max-num-seqs\?"),
+        ("--zzzz", "--zzzz is not a flag of vLLM$"),
+        ("--enable-mm-token-trim", "vLLM has never had this flag: no version of vLLM prunes"),
         ("--max-num-seqs", "--max-num-seqs needs a value"),
         ("--max-num-seqs many", "--max-num-seqs many: write a whole number, e.g. 8192"),
         ("--max-num-seqs 1.5", "write a whole number"),
@@ -90,6 +104,52 @@ def test_flags_that_memory_does_not_depend_on_are_listed():
 def test_what_vllm_would_not_take(text, why):
     with pytest.raises(ServeLineError, match=why):
         flags(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("vllm serve m \u2013\u2013max-num-seqs 8", "typographic dash; write --max-num-seqs"),
+        ("vllm serve m --port 8000 \u2014max-num-seqs 8", "typographic dash; write --max-num-seqs"),
+        ("vllm serve m other", "--command: other belongs to no flag"),
+        ("vllm serve m --max-num-seqs 8 9", "--command: 9 belongs to no flag"),
+        ("vllm serve m --enforce-eager 9", "--command: 9 belongs to no flag"),
+        ("vllm serve --model m 9 x", "--command: x belongs to no flag"),
+    ],
+)
+def test_no_word_of_a_pasted_line_is_dropped_silently(line, why):
+    with pytest.raises(ServeLineError, match=why):
+        read_command(line)
+
+
+def test_the_version_is_that_of_the_image():
+    found = read_command("docker run --gpus all -m 8g vllm/vllm-openai:v0.11.0 --model m -tp 2 | tee log --port 1")
+    assert (found.model, found.version, found.flags, found.ignored) == (
+        "m", "0.11.0", Flags(tensor_parallel_size=2), (),
+    )  # fmt: skip
+
+
+def test_flags_that_move_memory_and_are_not_planned_are_listed_apart():
+    found = read_command("vllm serve m --enable-lora --hf-overrides '{}' -O3 -cc.mode=3 --no-enable-eplb --port 1")
+    assert found.ignored == ("--port",)
+    assert found.unplanned == (
+        "--enable-lora", "--hf-overrides", "--optimization-level", "--compilation-config", "--no-enable-eplb",
+    )  # fmt: skip
+    assert MOVES_MEMORY <= REAL_FLAGS
+    assert not MOVES_MEMORY & set(PLANNED)
+
+
+def test_what_is_gone_is_refused_where_the_version_has_it_no_longer():
+    found = read_command("vllm serve m --swap-space 4 --task generate")
+    assert (found.gone, found.ignored) == (("swap-space", "task"), ())
+    refuse_gone(found, Version(0, 17))
+    with pytest.raises(
+        ServeLineError, match=r"--swap-space: vLLM 0.18.0 has no such flag: engine V1 never used it.* I"
+    ):
+        refuse_gone(found, Version(0, 18))
+    refuse_gone(read_command("vllm serve m --device cuda"), Version(0, 31))
+    with pytest.raises(ServeLineError, match=r"installed build\.$"):
+        refuse_gone(read_command("vllm serve m --device cuda"), NEWEST)
 
 
 def test_a_line_whose_quotes_do_not_close():

@@ -109,3 +109,15 @@ GONE: Mapping[str, GoneFlag] = {
 
 INTERNAL_NAMES = frozenset({"model_tag", "subparser", "dispatch_function", "api_process_count", "api_process_rank"})
 """Names in vLLM's list of arguments that are no flags."""
+
+MOVES_MEMORY = frozenset({
+    "additional-config", "compilation-config", "config", "cpu-offload-params", "cudagraph-capture-sizes",
+    "decode-context-parallel-size", "disable-sliding-window", "enable-eplb", "enable-expert-parallel", "enable-lora",
+    "enable-sleep-mode", "fully-sharded-loras", "hf-config-path", "hf-overrides", "kv-cache-dtype-skip-layers",
+    "load-format", "lora-dtype", "mamba-block-size", "mamba-cache-dtype", "mamba-ssm-cache-dtype",
+    "max-cudagraph-capture-size", "max-lora-rank", "max-loras", "mm-encoder-only", "mm-ipc-gpu-memory-gb",
+    "mm-processor-device", "model-impl", "num-gpu-blocks-override", "offload-backend", "offload-group-size",
+    "offload-num-in-group", "offload-params", "optimization-level", "performance-mode",
+    "prefill-context-parallel-size", "quantization-config", "spec-method", "spec-model", "spec-tokens",
+})  # fmt: skip
+"""Real flags by which a start needs more or less memory on the card, and of which no plan is made."""
