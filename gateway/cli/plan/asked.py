@@ -15,6 +15,8 @@ from gateway.models.spec_sources import find_spec, hub_cache, hub_itself, own_fo
 
 _SERIES = "Qwen/Qwen2.5-VL-7B-Instruct"
 """Whose sizes `--compare 3B 7B` means where no model is named."""
+_MOST_GIB = 1024
+"""No card has as much; in MiB or bytes it would be more."""
 _SIZE = re.compile(r"\d+(?:\.\d+)?B(?:-A\d+B)?", re.IGNORECASE)
 
 
@@ -56,6 +58,7 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
         named, more = more[0], ()
     if more and not wish.compared:
         raise AskedError(f"{more[0]}: not understood; a flag of vLLM begins with two dashes")
+    _check_amounts(wish)
     names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)]
     if not names and named is not None:
         names = [named]
@@ -92,6 +95,12 @@ def _line_of(words: Sequence[str], command: str | None) -> tuple[ServeLine, tupl
 def _of_series(name: str, series: str) -> str:
     """A size alone stands for that size of the series."""
     return _SIZE.sub(name.upper(), series, count=1) if _SIZE.fullmatch(name) else name
+
+
+def _check_amounts(wish: Wish) -> None:
+    for option, amount in (("--gpu-memory", wish.gpu_memory), ("--foreign", wish.foreign)):
+        if amount is not None and not 0 <= amount <= _MOST_GIB:
+            raise AskedError(f"{option} {amount:g}: write GiB of one card, at most {_MOST_GIB}")
 
 
 def _cards(cards: Sequence[str], gpu_memory: float | None) -> Sequence[str]:
