@@ -104,11 +104,11 @@ def test_a_card_by_its_memory():
 
 
 @pytest.mark.parametrize("option", ["--gpu-memory", "--foreign"])
-@pytest.mark.parametrize("amount", ["inf", "nan", "81920"])
+@pytest.mark.parametrize("amount", ["inf", "nan", "81920", "-1"])
 def test_memory_that_no_card_has_exits_2(option, amount):
     result = run(*ON_L4, option, amount)
     assert (result.exit_code, type(result.exception)) == (2, SystemExit)
-    assert f"{option} {float(amount):g}: write GiB of one card, at most 1024" in " ".join(result.output.split())
+    assert f"{option} {float(amount):g}: write GiB of one card, " in " ".join(result.output.split())
 
 
 def test_a_model_without_images_has_no_table_of_them():

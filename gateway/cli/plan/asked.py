@@ -98,9 +98,9 @@ def _of_series(name: str, series: str) -> str:
 
 
 def _check_amounts(wish: Wish) -> None:
-    for option, amount in (("--gpu-memory", wish.gpu_memory), ("--foreign", wish.foreign)):
-        if amount is not None and not 0 <= amount <= _MOST_GIB:
-            raise AskedError(f"{option} {amount:g}: write GiB of one card, at most {_MOST_GIB}")
+    for option, amount, least in (("--gpu-memory", wish.gpu_memory, 1), ("--foreign", wish.foreign, 0)):
+        if amount is not None and not least <= amount <= _MOST_GIB:
+            raise AskedError(f"{option} {amount:g}: write GiB of one card, {least} to {_MOST_GIB}")
 
 
 def _cards(cards: Sequence[str], gpu_memory: float | None) -> Sequence[str]:

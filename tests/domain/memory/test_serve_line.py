@@ -84,7 +84,17 @@ def test_flags_that_memory_does_not_depend_on_are_listed():
         ("--limit-mm-per-prompt 3", "write an object"),
         ('--limit-mm-per-prompt {"image":-1}', "image must be a whole number of at least 0, not -1"),
         ("--limit-mm-per-prompt.image true", "image must be a whole number"),
+        ('--limit-mm-per-prompt {"images":0}', r"images is no modality; did you mean image\?"),
+        ("--limit-mm-per-prompt.smell 0", "smell is no modality; known are image, video, audio"),
         ("--mm-processor-kwargs [1]", "write an object"),
+        ("--dtype fp17", "--dtype fp17: write one of auto, half"),
+        ("--kv-cache-dtype int4", "--kv-cache-dtype int4: write one of auto"),
+        ("--runner foo", "--runner foo: write one of auto, generate, pooling"),
+        ("--mm-encoder-tp-mode foo", "--mm-encoder-tp-mode foo: write one of weights, data"),
+        ("--block-size 7", "--block-size 7: write one of 1, 8, 16"),
+        ("--cpu-offload-gb -5", "--cpu-offload-gb -5: write GiB, 0 or more"),
+        ("--cpu-offload-gb nan", "--cpu-offload-gb nan: write GiB, 0 or more"),
+        (f"--max-model-len {'9' * 400}", "--max-model-len: 400 digits are more than any plan has"),
     ],
 )
 def test_what_vllm_would_not_take(text, why):
