@@ -48,14 +48,14 @@ def refuse_contradictions(model: ModelSpec, flags: Flags, complete: Flags) -> No
     own, length = model.text.max_positions, complete.max_model_len or 0
     if own is not None and length > own:
         raise NotPlannableError(
-            f"--max-model-len {length}: vLLM refuses more than the {own:,} tokens of {model.name}'s own context, unless "
-            "its config.json scales the rope; give the folder of one that does as --model"
+            f"--max-model-len {length}: vLLM refuses more than the {own:,} tokens of {model.name}'s own context, "
+            "unless its config.json scales the rope; give the folder of one that does as --model"
         )
     tokens = complete.max_num_batched_tokens or 0
     if (flags.max_num_seqs or 0) > tokens:
         raise NotPlannableError(
-            f"--max-num-seqs {flags.max_num_seqs} is above --max-num-batched-tokens {tokens}, which vLLM refuses: every "
-            "sequence may take one token of a batch"
+            f"--max-num-seqs {flags.max_num_seqs} is above --max-num-batched-tokens {tokens}, which vLLM refuses: "
+            "every sequence may take one token of a batch"
         )
     scheme = flags.quantization
     if scheme is not None and model.quantization is None and not scheme.lower().startswith(_WHILE_LOADING):

@@ -17,7 +17,7 @@ AWQ = replace(spec(LLAMA_8B), quantization="awq")
     ("told", "why"),
     [
         ({"max_model_len": 200_000}, "--max-model-len 200000: vLLM refuses more than the 128,000 tokens of Qwen2.5-VL"),
-        ({"max_num_batched_tokens": 64, "max_num_seqs": 256}, "--max-num-seqs 256 is above --max-num-batched-tokens 64"),
+        ({"max_num_batched_tokens": 64, "max_num_seqs": 256}, "--max-num-seqs 256 is above --max-num-batched-tok"),
         ({"max_num_seqs": 99_999_999_999}, "--max-num-seqs 99999999999 is above --max-num-batched-tokens 2048"),
         ({"quantization": "awq"}, "--quantization awq: Qwen2.5-VL-3B-Instruct is not quantised so"),
     ],

@@ -165,11 +165,13 @@ def test_weights_that_are_kept_in_the_hosts_memory():
     ("name", "version", "flags", "why"),
     [
         ("Llama-3.2-11B-Vision-Instruct", NEW, {}, "cannot be planned: cross-attention"),
+        ("Kimi-K2", NEW, {"max_model_len": 8192}, "its parameters are not known to the built-in table"),
+        ("DeepSeek-OCR", NEW, {}, "its parameters are not known to the built-in table"),
         (QWEN_7B, NEW, {"pipeline_parallel_size": 2}, "pipeline parallel is not planned"),
         (QWEN_7B, NEW, {"speculative_config": "{}"}, "drafts of speculative decoding are not planned"),
         (QWEN_7B, Version(0, 7, 3), {}, "vLLM 0.7.3 is not planned: V1 is its engine from 0.8.0 on"),
         (QWEN_7B, NEW, {"tensor_parallel_size": 8}, "8 does not divide the 28 heads"),
-        ("DeepSeek-OCR", NEW, {"quantization": "gguf"}, "quantised by gguf"),
+        (QWEN_3B, NEW, {"quantization": "gguf"}, "quantised by gguf"),
     ],
 )
 def test_what_is_out_of_scope_is_refused(name, version, flags, why):
