@@ -57,13 +57,32 @@ class Sliding(NamedTuple):
 
 
 class Moe(NamedTuple):
-    """Experts of a layer, `intermediate` their own width; every `every`-th layer has them, the others are dense."""
+    """Experts of a layer, `intermediate` their own width; of the layers behind the
+    first `dense_layers` every `every`-th has them, the others are dense.
+    """
 
     experts: int
     top_k: int
     intermediate: int
     shared_intermediate: int = 0
     every: int = 1
+    dense_layers: int = 0
+
+    def layers_of(self, layers: int) -> int:
+        """How many of a model's layers have experts."""
+        return (layers - self.dense_layers) // self.every
+
+
+class Latent(NamedTuple):
+    """Projections of latent attention (MLA): queries, which may have a narrow step of their own (`query_rank`, else 0),
+    and the cached value, from which each head gets its key and its value.
+    """
+
+    query_rank: int
+    cached_rank: int
+    plain_dims: int
+    rope_dims: int
+    value_dims: int
 
 
 class RopeTable(NamedTuple):
@@ -75,7 +94,9 @@ class RopeTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextSpec:
-    """The language model. `latent_dims` is the width of the one cached value of latent attention (MLA), else None."""
+    """The language model. `latent_dims` is the width of the one cached value of latent attention (MLA), else None, and
+    `latent` its projections where they are known.
+    """
 
     layers: int
     hidden: int
@@ -90,6 +111,7 @@ class TextSpec:
     moe: Moe | None = None
     sliding: Sliding | None = None
     latent_dims: int | None = None
+    latent: Latent | None = None
     max_positions: int | None = None
     rope: tuple[RopeTable, ...] = ()
     params: int | None = None
