@@ -228,6 +228,15 @@ def test_models_and_cards_side_by_side_with_what_cannot_be_planned():
     assert "- Llama-3.2-11B-Vision-Instruct on H100: " in result.stdout
 
 
+@pytest.mark.parametrize("sizes", [("32B", "72B"), ("1B",)])
+def test_where_none_of_them_fits_it_exits_1(sizes):
+    words = ("--compare", *sizes, "--gpu", "L4", "--max-model-len", "8192")
+    if sizes == ("1B",):
+        words = ("--compare", "Llama-3.2-11B-Vision-Instruct", "--gpu", "L4")
+    assert run(*words).exit_code == run(*words, "--json").exit_code == 1
+    assert run("--compare", "3B", "32B", "--gpu", "L4", "--max-model-len", "8192").exit_code == 0
+
+
 def test_sizes_of_another_series():
     said = found("--compare", "2B", "8B", "--model", "Qwen/Qwen3-VL-8B-Instruct", "--gpu", "H100")
     assert [plan["model"]["name"] for plan in said["plans"]] == [

@@ -75,7 +75,8 @@ def plan(
 
       vlm-gateway plan --model ./my-model --gpu L4 --max-model-len 8192 --write gateway.yaml --html plan.html
 
-    Exit code 0: it fits, or the goal is met. 1: it does not, or it is too close to say. 2: the command line is wrong.
+    Exit code 0: it fits, with --compare at least one does, or the goal is met. 1: it does not, or it is too close to
+    say. 2: the command line is wrong.
     """
     if cases is not None:
         _replay(cases, as_json=as_json)
@@ -176,6 +177,8 @@ def _compare(asked: Asked, *, as_json: bool, html: Path | None) -> None:
         print_comparison(wide_console(), plans, refusals)
     if html is not None:
         _write(html, plan_page(plans, [[] for _ in plans]), may_replace=True)
+    if not any(each.verdict.outcome is Outcome.FITS for each in plans):
+        raise typer.Exit(1)
 
 
 def _replay(path: Path, *, as_json: bool) -> None:
