@@ -282,6 +282,22 @@ def test_settings_that_are_there_are_not_replaced(tmp_path):
     assert run(*ON_L4, "--html", str(tmp_path)).exit_code == 2
 
 
+def test_settings_that_the_gateway_would_not_take_are_not_written(tmp_path):
+    file = tmp_path / "gateway.yaml"
+    result = run(*ON_L4, "--write", str(file), "--upstream", "nonsense")
+    assert result.exit_code == 2
+    assert "upstream.url" in result.stderr
+    assert "must be an address such as http://127.0.0.1:8000" in " ".join(result.stderr.split())
+    assert not file.exists()
+
+
+def test_a_plan_that_does_not_fit_has_no_settings(tmp_path):
+    file = tmp_path / "gateway.yaml"
+    result = run("--model", QWEN_7B, "--gpu", "T4", "--max-model-len", "8192", "--write", str(file))
+    assert (result.exit_code, file.exists()) == (1, False)
+    assert f"--write {file}: not written, since the plan does not fit" in result.stderr
+
+
 class Page(HTMLParser):
     """What a page refers to, and its text."""
 

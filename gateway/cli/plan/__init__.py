@@ -28,6 +28,7 @@ from gateway.domain.memory.serve_line import ServeLineError, write_command
 from gateway.domain.vision.base import ProcessorConfigError
 from gateway.models.places import HubError
 from gateway.models.processor_config import ModelFilesError
+from gateway.settings_sources import SettingsError, load
 
 _MISTAKES = (
     AskedError, GoalError, ServeLineError, NotPlannableError, ProcessorConfigError, ModelFilesError, HubError
@@ -114,8 +115,7 @@ def _plan_one(asked: Asked, images: list[str], fit_goal: str | None, cards: int,
     if outputs.html is not None:
         _write(outputs.html, plan_page([found.plan], [held]), may_replace=True)
     if outputs.write is not None:
-        text = gateway_file(found.plan, _line(found.plan), outputs.upstream, goal)
-        _write(outputs.write, text, may_replace=False)
+        _write_settings(outputs.write, found.plan, outputs.upstream, goal)
     if not found.is_met:
         raise typer.Exit(1)
 
@@ -195,6 +195,19 @@ def _replay(path: Path, *, as_json: bool) -> None:
         typer.echo(json.dumps({"summary": summary(scores), "cases": [each.as_json() for each in scores]}))
     else:
         print_scores(wide_console(), scores)
+
+
+def _write_settings(path: Path, found: Plan, upstream: str, goal: Goal | None) -> None:
+    """Of a start that fails there is no budget to write."""
+    if found.verdict.outcome is Outcome.DOES_NOT_FIT:
+        typer.echo(f"--write {path}: not written, since the plan does not fit", err=True)
+        return
+    text = gateway_file(found, _line(found), upstream, goal)
+    try:
+        load(file_text=text, file_name=str(path))
+    except SettingsError as mistake:
+        fail(f"--write {path}: {mistake}")
+    _write(path, text, may_replace=False)
 
 
 def _write(path: Path, text: str, *, may_replace: bool) -> None:
