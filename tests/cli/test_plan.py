@@ -111,6 +111,15 @@ def test_memory_that_no_card_has_exits_2(option, amount):
     assert f"{option} {float(amount):g}: write GiB of one card, " in " ".join(result.output.split())
 
 
+def test_a_card_of_several_sizes_is_noted_as_which_it_was_taken():
+    words = ("--model", QWEN_3B, "--max-model-len", "8192", "--gpu", "A100")
+    assert (
+        "A100 is taken as A100-40GB with 39.38 GiB: name another size, or say it with --gpu-memory."
+        in run(*words).stdout
+    )
+    assert "is taken as" not in run(*words, "--gpu-memory", "79").stdout
+
+
 def test_a_model_without_images_has_no_table_of_them():
     result = run("--model", "Qwen3-8B", "--gpu", "H100", "--max-model-len", "8192")
     assert "Images that the KV pool holds" not in result.stdout

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.domain.memory.gpus import gpu_of, is_supported, known_total_gib, titles
+from gateway.domain.memory.gpus import assumed_size, gpu_of, is_supported, known_total_gib, titles
 from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
 from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command
 from gateway.models.hub import Hub
@@ -120,7 +120,7 @@ def _gpu(name: str, gpu_memory: float | None, foreign: float) -> Gpu:
             f"--gpu {name}: not known by name. Known are {', '.join(titles())}; of another say with --gpu-memory what "
             "torch.cuda.mem_get_info() gives as its total"
         )
-    return gpu_of(name, total, foreign)
+    return gpu_of(name, total, foreign, None if gpu_memory else assumed_size(name))
 
 
 def _version(text: str | None) -> Version:

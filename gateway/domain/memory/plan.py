@@ -174,13 +174,14 @@ class ModelSpec:
 class Gpu:
     """One card, of which a plan uses as many as there are ranks. `total_gib` as torch sees it, not as it is sold;
     `foreign_gib` is held by other processes. `has_tower_kernel`: vLLM has an attention kernel for vision towers on it
-    that keeps no matrix of scores.
+    that keeps no matrix of scores. `assumed` is the card that was taken where the name leaves open which.
     """
 
     name: str
     total_gib: float
     foreign_gib: float = 0.0
     has_tower_kernel: bool = True
+    assumed: str | None = None
 
 
 class Version(NamedTuple):

@@ -162,6 +162,9 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append("The size of the rotary table is not known and not counted.")
     if version >= Version(0, 24):
         notes.append("Measured on vLLM 0.8 to 0.23: of later versions the sources were read, but no start was seen.")
+    if gpu.assumed is not None:
+        told = f"{gpu.name} is taken as {gpu.assumed} with {gpu.total_gib:g} GiB"
+        notes.append(f"{told}: name another size, or say it with --gpu-memory.")
     if not gpu.has_tower_kernel and model.vision is not None and profile.modality is not None:
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")
     if flags.skip_mm_profiling and profile.modality is not None:
