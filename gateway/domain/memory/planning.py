@@ -169,6 +169,11 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")
     if flags.skip_mm_profiling and profile.modality is not None:
         notes.append("The vision tower is not profiled, so nothing is kept free for it while images are served.")
+    notes.extend(
+        f"--limit-mm-per-prompt: the size of {modality}s is not planned with; vLLM profiles no larger ones, so its "
+        "peak may be below this one. The line below has the count alone."
+        for modality in flags.sized_modalities
+    )
     image, video = (profile.max_tokens.get(modality) for modality in (IMAGE, VIDEO))
     if image is not None and video is not None and video <= image:
         notes.append(f"Videos cost nothing here: the largest has {video:,} tokens, the largest image {image:,}.")

@@ -187,7 +187,8 @@ def _limits(flags: Flags, given: Given) -> Flags:
         raise ServeLineError(f"--{given.name} {text}: vLLM no longer takes this form; write '{fixed}'")
     found = _merged(flags.limit_mm_per_prompt, given)
     limits = {name: _count(given, name, value) for name, value in found.items()}
-    return replace(flags, limit_mm_per_prompt=limits)
+    sized = {name for name, value in found.items() if isinstance(value, Mapping) and set(value) - {"count"}}
+    return replace(flags, limit_mm_per_prompt=limits, sized_modalities=tuple(sorted({*flags.sized_modalities, *sized})))
 
 
 def _count(given: Given, modality: str, value: object) -> int:

@@ -188,6 +188,7 @@ def test_what_is_out_of_scope_is_refused(name, version, flags, why):
         ((QWEN_7B,), {"skip_mm_profiling": True}, "nothing is kept free for it while images are served"),
         ((QWEN_7B,), {"limit_mm_per_prompt": {"image": 0, "video": 0}}, "the tower is loaded and never runs"),
         ((QWEN3_8B,), {}, "Videos cost nothing here: the largest has 12,288 tokens, the largest image 16,384."),
+        ((QWEN_7B,), {"sized_modalities": ("image",)}, "--limit-mm-per-prompt: the size of images is not planned with"),
         (("Pixtral-12B-2409",), {}, "size of the rotary table is not known"),
     ],
 )
