@@ -113,6 +113,23 @@ def test_a_card_by_its_memory():
     assert found(*ON_L4, "--gpu-memory", "30")["gpu"]["total_gib"] == 30
 
 
+@pytest.mark.parametrize("option", ["--gpu-memory", "--foreign"])
+@pytest.mark.parametrize("amount", ["inf", "nan", "81920", "-1"])
+def test_memory_that_no_card_has_exits_2(option, amount):
+    result = run(*ON_L4, option, amount)
+    assert (result.exit_code, type(result.exception)) == (2, SystemExit)
+    assert f"{option} {float(amount):g}: write GiB of one card, " in " ".join(result.output.split())
+
+
+def test_a_card_of_several_sizes_is_noted_as_which_it_was_taken():
+    words = ("--model", QWEN_3B, "--max-model-len", "8192", "--gpu", "A100")
+    assert (
+        "A100 is taken as A100-40GB with 39.38 GiB: name another size, or say it with --gpu-memory."
+        in run(*words).stdout
+    )
+    assert "is taken as" not in run(*words, "--gpu-memory", "79").stdout
+
+
 def test_a_model_without_images_has_no_table_of_them():
     result = run("--model", "Qwen3-8B", "--gpu", "H100", "--max-model-len", "8192")
     assert "Images that the KV pool holds" not in result.stdout
@@ -230,6 +247,15 @@ def test_models_and_cards_side_by_side_with_what_cannot_be_planned():
     assert "- Llama-3.2-11B-Vision-Instruct on H100: " in result.stdout
 
 
+@pytest.mark.parametrize("sizes", [("32B", "72B"), ("1B",)])
+def test_where_none_of_them_fits_it_exits_1(sizes):
+    words = ("--compare", *sizes, "--gpu", "L4", "--max-model-len", "8192")
+    if sizes == ("1B",):
+        words = ("--compare", "Llama-3.2-11B-Vision-Instruct", "--gpu", "L4")
+    assert run(*words).exit_code == run(*words, "--json").exit_code == 1
+    assert run("--compare", "3B", "32B", "--gpu", "L4", "--max-model-len", "8192").exit_code == 0
+
+
 def test_sizes_of_another_series():
     said = found("--compare", "2B", "8B", "--model", "Qwen/Qwen3-VL-8B-Instruct", "--gpu", "H100")
     assert [plan["model"]["name"] for plan in said["plans"]] == [
@@ -273,6 +299,22 @@ def test_settings_that_are_there_are_not_replaced(tmp_path):
     assert "the file is there already, and settings are not replaced" in result.stderr
     assert file.read_text() == "queue: {requests: 1}\n"
     assert run(*ON_L4, "--html", str(tmp_path)).exit_code == 2
+
+
+def test_settings_that_the_gateway_would_not_take_are_not_written(tmp_path):
+    file = tmp_path / "gateway.yaml"
+    result = run(*ON_L4, "--write", str(file), "--upstream", "nonsense")
+    assert result.exit_code == 2
+    assert "upstream.url" in result.stderr
+    assert "must be an address such as http://127.0.0.1:8000" in " ".join(result.stderr.split())
+    assert not file.exists()
+
+
+def test_a_plan_that_does_not_fit_has_no_settings(tmp_path):
+    file = tmp_path / "gateway.yaml"
+    result = run("--model", QWEN_7B, "--gpu", "T4", "--max-model-len", "8192", "--write", str(file))
+    assert (result.exit_code, file.exists()) == (1, False)
+    assert f"--write {file}: not written, since the plan does not fit" in result.stderr
 
 
 class Page(HTMLParser):

@@ -88,6 +88,7 @@ def test_what_other_processes_hold_is_read_from_the_notes(tmp_path):
         ("3 GiB are held by another process", 3.0),
         ("with 1.25 GiB foreign", 1.25),
         ("another process was there", 0.0),
+        ("other processes take about 1.2.3 GiB", 0.0),
         (None, 0.0),
     ],
 )
@@ -112,6 +113,18 @@ def test_the_halves_are_told_by_the_id_alone():
         ({"model": "Qwen2.5-VL-7B NVFP4"}, "quantised, and the size of its files is not in the case"),
         ({"model": "Qwen2.5-VL-7B (runtime fp8)"}, "quantised, and the size of its files is not in the case"),
         ({"flags": {"max_num_seqs": "many"}}, "unreadable: max_num_seqs is no number: 'many'"),
+        ({"flags": {"max_num_seqs": float("inf")}}, "unreadable: max_num_seqs is no number: 'inf'"),
+        ({"flags": {"max_num_seqs": -5}}, "unreadable: max_num_seqs must be above 0: -5"),
+        ({"flags": {"max_model_len": 0}}, "unreadable: max_model_len must be above 0: 0"),
+        ({"flags": {"max_model_len": 0.5}}, "unreadable: max_model_len is no whole number: 0.5"),
+        ({"flags": {"max_num_batched_tokens": 10**400}}, "unreadable: max_num_batched_tokens is no number: '1000"),
+        ({"flags": {"gpu_memory_utilization": -3}}, "unreadable: gpu_memory_utilization must be above 0: -3"),
+        ({"flags": {"gpu_memory_utilization": 90}}, "unreadable: gpu_memory_utilization must be at most 1: 90"),
+        ({"tp": -1}, "unreadable: tp must be above 0: -1"),
+        ({"gpu_mem_gib": -22}, "unreadable: gpu_mem_gib must be above 0: -22"),
+        ({"gpu_mem_gib": float("inf")}, "unreadable: gpu_mem_gib is no number: 'inf'"),
+        ({"observed": {"block_size": 0}}, "unreadable: block_size must be above 0: 0"),
+        ({"observed": {"kv_cache_gib": float("nan")}}, "unreadable: kv_cache_gib is no number: 'nan'"),
         ({"flags": {"tensor_parallel_size": 3}, "tp": 3}, "--tensor-parallel-size 3 does not divide"),
         ({"flags": {"mm_processor_kwargs": {"max_pixels": 0}}}, "unreadable: image processor configuration"),
     ],
@@ -182,7 +195,7 @@ def test_a_pool_below_nothing_holds_no_tokens():
 
 def test_limits_told_in_words_are_none():
     assert read_case(case("q25vl7b-a100-util022")).flags.limit_mm_per_prompt == {}
-    mixed = case("q25vl7b-a100-util022", flags={"limit_mm_per_prompt": {"image": "many", "video": 0}})
+    mixed = case("q25vl7b-a100-util022", flags={"limit_mm_per_prompt": {"image": "many", "video": 0, "audio": -1}})
     assert read_case(mixed).flags.limit_mm_per_prompt == {"video": 0}
 
 

@@ -67,7 +67,6 @@ class TestTextRatio:
         assert ratio.bounds(0, 1, has_system=False).expected == 13
 
 
-
 class TestImageTokenCap:
     def test_nothing_is_cut_until_something_is_known(self):
         assert ImageTokenCap().within(15_303) == 15_303

@@ -28,6 +28,7 @@ from gateway.domain.memory.serve_line import ServeLineError, write_command
 from gateway.domain.vision.base import ProcessorConfigError
 from gateway.models.places import HubError
 from gateway.models.processor_config import ModelFilesError
+from gateway.settings_sources import SettingsError, load
 
 _MISTAKES = (
     AskedError, GoalError, ServeLineError, NotPlannableError, ProcessorConfigError, ModelFilesError, HubError
@@ -77,7 +78,8 @@ def plan(
 
       vlm-gateway plan --model ./my-model --gpu L4 --max-model-len 8192 --write gateway.yaml --html plan.html
 
-    Exit code 0: it fits, or the goal is met. 1: it does not, or it is too close to say. 2: the command line is wrong.
+    Exit code 0: it fits, with --compare at least one does, or the goal is met. 1: it does not, or it is too close to
+    say. 2: the command line is wrong.
     """
     if cases is not None:
         _replay(cases, as_json=as_json)
@@ -115,8 +117,7 @@ def _plan_one(asked: Asked, images: list[str], fit_goal: str | None, cards: int,
     if outputs.html is not None:
         _write(outputs.html, plan_page([found.plan], [held]), may_replace=True)
     if outputs.write is not None:
-        text = gateway_file(found.plan, _line(found.plan), outputs.upstream, goal)
-        _write(outputs.write, text, may_replace=False)
+        _write_settings(outputs.write, found.plan, outputs.upstream, goal)
     if not found.is_met:
         raise typer.Exit(1)
 
@@ -179,6 +180,8 @@ def _compare(asked: Asked, *, as_json: bool, html: Path | None) -> None:
         print_comparison(wide_console(), plans, refusals)
     if html is not None:
         _write(html, plan_page(plans, [[] for _ in plans]), may_replace=True)
+    if not any(each.verdict.outcome is Outcome.FITS for each in plans):
+        raise typer.Exit(1)
 
 
 def _replay(path: Path, *, as_json: bool) -> None:
@@ -195,6 +198,19 @@ def _replay(path: Path, *, as_json: bool) -> None:
         typer.echo(json.dumps({"summary": summary(scores), "cases": [each.as_json() for each in scores]}))
     else:
         print_scores(wide_console(), scores)
+
+
+def _write_settings(path: Path, found: Plan, upstream: str, goal: Goal | None) -> None:
+    """Of a start that fails there is no budget to write."""
+    if found.verdict.outcome is Outcome.DOES_NOT_FIT:
+        typer.echo(f"--write {path}: not written, since the plan does not fit", err=True)
+        return
+    text = gateway_file(found, _line(found), upstream, goal)
+    try:
+        load(file_text=text, file_name=str(path))
+    except SettingsError as mistake:
+        fail(f"--write {path}: {mistake}")
+    _write(path, text, may_replace=False)
 
 
 def _write(path: Path, text: str, *, may_replace: bool) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.domain.memory.gpus import gpu_of, is_supported, known_total_gib, titles
+from gateway.domain.memory.gpus import assumed_size, gpu_of, is_supported, known_total_gib, titles
 from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
 from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command, refuse_gone
 from gateway.models.hub import Hub
@@ -15,6 +15,8 @@ from gateway.models.spec_sources import find_spec, hub_cache, hub_itself, own_fo
 
 _SERIES = "Qwen/Qwen2.5-VL-7B-Instruct"
 """Whose sizes `--compare 3B 7B` means where no model is named."""
+_MOST_GIB = 1024
+"""No card has as much; in MiB or bytes it would be more."""
 _SIZE = re.compile(r"\d+(?:\.\d+)?B(?:-A\d+B)?", re.IGNORECASE)
 
 
@@ -59,6 +61,7 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
         named, more = more[0], ()
     if more and not wish.compared:
         raise AskedError(f"{more[0]}: not understood; a flag of vLLM begins with two dashes")
+    _check_amounts(wish)
     names = [_of_series(each, named or _SERIES) for each in (*wish.compared, *more)]
     if not names and named is not None:
         names = [named]
@@ -98,6 +101,12 @@ def _of_series(name: str, series: str) -> str:
     return _SIZE.sub(name.upper(), series, count=1) if _SIZE.fullmatch(name) else name
 
 
+def _check_amounts(wish: Wish) -> None:
+    for option, amount, least in (("--gpu-memory", wish.gpu_memory, 1), ("--foreign", wish.foreign, 0)):
+        if amount is not None and not least <= amount <= _MOST_GIB:
+            raise AskedError(f"{option} {amount:g}: write GiB of one card, {least} to {_MOST_GIB}")
+
+
 def _cards(cards: Sequence[str], gpu_memory: float | None) -> Sequence[str]:
     if cards:
         return cards
@@ -115,7 +124,7 @@ def _gpu(name: str, gpu_memory: float | None, foreign: float) -> Gpu:
             f"--gpu {name}: not known by name. Known are {', '.join(titles())}; of another say with --gpu-memory what "
             "torch.cuda.mem_get_info() gives as its total"
         )
-    return gpu_of(name, total, foreign)
+    return gpu_of(name, total, foreign, None if gpu_memory else assumed_size(name))
 
 
 def _version(text: str | None) -> Version:

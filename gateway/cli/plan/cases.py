@@ -25,9 +25,12 @@ _SCHEMES = {
     "gguf": r"gguf",
     "another scheme": r"quantised|quantized|nvfp4|mxfp4|modelopt|[48]-?bit|int[48]|w4a16",
 }
+_GIB = r"(?<![\d.])(\d+(?:\.\d+)?) GiB"
 _FOREIGN = re.compile(
-    r"other process(?:es)?\D{1,30}?([\d.]+) GiB|([\d.]+) GiB\D{1,30}?other process|([\d.]+) GiB foreign", re.IGNORECASE
+    r"other process(?:es)?\D{1,30}?{0}|{0}\D{1,30}?other process|{0} foreign".replace("{0}", _GIB), re.IGNORECASE
 )
+_LARGEST = 1e12
+"""Beyond it no number of a case is meant."""
 _POOLING = re.compile(r"\b(e5|gte|bge)-|embed|rerank", re.IGNORECASE)
 _SMALL_CARD = Gpu("a small card", 24.0)
 """For the weights alone, which depend on the card by a default only."""
@@ -97,7 +100,7 @@ def read_case(case: object) -> Case:
         raise CaseError("no object with an id")
     flags, observed = _object(case, "flags"), _object(case, "observed")
     name = str(case.get("model") or "")
-    card, total = str(case.get("gpu") or "not stated"), _number(case, "gpu_mem_gib") or None
+    card, total = str(case.get("gpu") or "not stated"), _above_nothing(case, "gpu_mem_gib")
     total = total or known_total_gib(card)
     return Case(
         id=str(case["id"]),
@@ -142,14 +145,14 @@ def _spec(reference: object, name: str, flags: Mapping[str, Any]) -> ModelSpec |
 def _flags(case: Mapping[str, Any], flags: Mapping[str, Any], observed: Mapping[str, Any]) -> Flags:
     limits, options = flags.get("limit_mm_per_prompt"), flags.get("mm_processor_kwargs")
     return Flags(
-        gpu_memory_utilization=_number(flags, "gpu_memory_utilization"),
-        max_model_len=_whole(flags, "max_model_len"),
-        max_num_seqs=_whole(flags, "max_num_seqs"),
-        max_num_batched_tokens=_whole(flags, "max_num_batched_tokens"),
-        tensor_parallel_size=_whole(case, "tp") or 1,
+        gpu_memory_utilization=_share(flags, "gpu_memory_utilization"),
+        max_model_len=_count(flags, "max_model_len"),
+        max_num_seqs=_count(flags, "max_num_seqs"),
+        max_num_batched_tokens=_count(flags, "max_num_batched_tokens"),
+        tensor_parallel_size=_count(case, "tp") or 1,
         dtype=str(flags.get("dtype") or "auto"),
         kv_cache_dtype=str(flags.get("kv_cache_dtype") or "auto"),
-        block_size=_whole(observed, "block_size") or 16,
+        block_size=_count(observed, "block_size") or 16,
         enforce_eager=bool(flags.get("enforce_eager")),
         limit_mm_per_prompt=_limits(limits) if isinstance(limits, Mapping) else {},
         mm_processor_kwargs=dict(options) if isinstance(options, Mapping) else {},
@@ -159,7 +162,7 @@ def _flags(case: Mapping[str, Any], flags: Mapping[str, Any], observed: Mapping[
 
 def _limits(limits: Mapping[str, Any]) -> dict[str, int]:
     """Counts alone; what is told in another way is no limit that changes a plan."""
-    return {name: count for name, count in limits.items() if isinstance(count, int)}
+    return {name: count for name, count in limits.items() if isinstance(count, int) and count >= 0}
 
 
 def _object(case: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -175,11 +178,32 @@ def _number(values: Mapping[str, Any], key: str) -> float | None:
     value = values.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CaseError(f"{key} is no number: {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+        raise CaseError(f"{key} is no number: {str(value)[:40]!r}")
     return float(value)
 
 
 def _whole(values: Mapping[str, Any], key: str) -> int | None:
     value = _number(values, key)
     return None if value is None else int(value)
+
+
+def _above_nothing(values: Mapping[str, Any], key: str) -> float | None:
+    value = _number(values, key)
+    if value is not None and value <= 0:
+        raise CaseError(f"{key} must be above 0: {value:g}")
+    return value
+
+
+def _count(values: Mapping[str, Any], key: str) -> int | None:
+    value = _above_nothing(values, key)
+    if value is not None and value != int(value):
+        raise CaseError(f"{key} is no whole number: {value:g}")
+    return None if value is None else int(value)
+
+
+def _share(values: Mapping[str, Any], key: str) -> float | None:
+    value = _above_nothing(values, key)
+    if value is not None and value > 1:
+        raise CaseError(f"{key} must be at most 1: {value:g}")
+    return value

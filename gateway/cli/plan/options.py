@@ -15,7 +15,7 @@ Cards = Annotated[
 ]
 CardMemory = Annotated[
     float | None,
-    typer.Option("--gpu-memory", min=1, metavar="GIB", help="Memory of a card as torch sees it, if not known by name."),
+    typer.Option("--gpu-memory", metavar="GIB", help="Memory of a card as torch sees it, if not known by name."),
 ]
 OfHub = Annotated[
     bool,
@@ -24,7 +24,7 @@ OfHub = Annotated[
         help="Fetch the config.json of a model that is nowhere else from the hub, by the extra hub.",
     ),
 ]
-Foreign = Annotated[float, typer.Option(min=0, metavar="GIB", help="Memory that other processes hold on the card.")]
+Foreign = Annotated[float, typer.Option(metavar="GIB", help="Memory that other processes hold on the card.")]
 Command = Annotated[str | None, typer.Option(help='A whole pasted line: "vllm serve ...".')]
 VllmVersion = Annotated[str | None, typer.Option(help="The version of vLLM, e.g. 0.11.0; 0.32 if left out.")]
 Images = Annotated[

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.domain.memory.defaults import NotPlannableError
-from gateway.domain.memory.plan import ModelSpec, Moe, RopeTable, Sliding, TextSpec, VisionSpec
+from gateway.domain.memory.plan import Latent, ModelSpec, Moe, RopeTable, Sliding, TextSpec, VisionSpec
 from gateway.domain.vision.registry import family_of_config
 from gateway.domain.vision.sources import Source
 
@@ -64,6 +64,7 @@ def _text(text: Mapping[str, Any], config: Mapping[str, Any]) -> TextSpec:
         moe=_moe(text),
         sliding=_sliding(text, layers),
         latent_dims=latent + text.get("qk_rope_head_dim", 0) if latent else None,
+        latent=_latent(text) if latent else None,
         max_positions=_context(text),
         rope=tuple(_rope_tables(text, head_dim)),
     )
@@ -81,7 +82,25 @@ def _moe(text: Mapping[str, Any]) -> Moe | None:
         return None
     width = text.get("moe_intermediate_size") or text.get("intermediate_size") or 0
     shared = (text.get("n_shared_experts") or 0) * width or text.get("shared_expert_intermediate_size") or 0
-    return Moe(experts, text.get("num_experts_per_tok") or 1, width, shared, text.get("decoder_sparse_step") or 1)
+    every = text.get("decoder_sparse_step") or text.get("moe_layer_freq")
+    return Moe(
+        experts,
+        text.get("num_experts_per_tok") or 1,
+        width,
+        shared,
+        every if isinstance(every, int) and every else 1,
+        text.get("first_k_dense_replace") or 0,
+    )
+
+
+def _latent(text: Mapping[str, Any]) -> Latent:
+    return Latent(
+        text.get("q_lora_rank") or 0,
+        _whole(text, "kv_lora_rank"),
+        _whole(text, "qk_nope_head_dim"),
+        text.get("qk_rope_head_dim") or 0,
+        _whole(text, "v_head_dim"),
+    )
 
 
 def _sliding(text: Mapping[str, Any], layers: int) -> Sliding | None:

@@ -100,9 +100,16 @@ def fit(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, goal: Goal, 
 
 
 def _wide_enough(situation: Situation, flags: Flags) -> Flags:
-    """A goal above what was given is a wish too: the context and the sequences that it needs."""
+    """A goal above what was given is a wish too: the context and the sequences that it needs. Raises
+    NotPlannableError where the model has no such context.
+    """
     goal = situation.goal
-    length = max(flags.max_model_len or 0, goal.request_tokens(situation.model, flags))
+    needed, own = goal.request_tokens(situation.model, flags), situation.model.text.max_positions
+    if own is not None and needed > own:
+        raise NotPlannableError(
+            f"one request of the goal has {needed:,} tokens, and the context of {situation.model.name} is {own:,}"
+        )
+    length = max(flags.max_model_len or 0, needed)
     limits = flags.limit_mm_per_prompt
     if goal.images and limits.get(IMAGE, goal.images) < goal.images:
         limits = {**limits, IMAGE: goal.images}

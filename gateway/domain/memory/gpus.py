@@ -20,19 +20,19 @@ class Row(NamedTuple):
 
 
 CARDS: tuple[Row, ...] = (
-    Row("A100-80GB", r"a100.*80", 79.15),
-    Row("A100-40GB", r"a100", 39.38),
+    Row("A100-80GB", r"a100(?!0).*80", 79.15),
+    Row("A100-40GB", r"a100(?!0)", 39.38),
     Row("H100-80GB", r"h100(?!.*(94|96|nvl))", 79.19),
     Row("H100-NVL", r"h100.*(94|nvl)", 93.1),
     Row("GH200-96GB", r"gh200|h100.*96", 94.5),
     Row("H200", r"h200", 139.8),
     Row("H20", r"h20(?!0)", 95.0),
-    Row("B200", r"b200", 178.4),
-    Row("MI300X", r"mi300", 191.7),
+    Row("B200", r"(?<!g)b200", 178.4),
+    Row("MI300X", r"mi300(?!a)", 191.7),
     Row("L40S", r"l40", 44.4),
     Row("L20", r"l20", 44.5),
     Row("L4", r"l4", 22.03),
-    Row("T4", r"t4(?!\d)", 14.56),
+    Row("T4", r"t4(?!\d)|t416g", 14.56),
     Row("V100-32GB", r"v100.*32", 31.7),
     Row("V100-16GB", r"v100", 15.7),
     Row("A10G", r"a10g", 22.0),
@@ -50,15 +50,44 @@ CARDS: tuple[Row, ...] = (
     Row("RX 7800 XT", r"7800xt", 15.98),
 )
 
+_LEAST_SHARE = 0.88
+"""Of what a card is sold with torch sees 0.91 (T4) to 0.998 (MI300X)."""
 _KERNEL_LESS = re.compile(r"\brx ?\d{4}|radeon", re.IGNORECASE)
 """Consumer cards of AMD: vLLM 0.13 had no attention kernel for vision towers on them."""
 _NOT_CUDA_OR_ROCM = re.compile(r"ascend|kunlun|xpu|tpu|gaudi|neuron|unified memory|jetson|gb10", re.IGNORECASE)
 
 
-def known_total_gib(name: str) -> float | None:
-    """What torch sees of the card of that name; None: the name is not known."""
+def known_card(name: str) -> Row | None:
+    """The card of that name; None: the name is not known, or tells a size or a kind that no row has."""
     plain = re.sub(r"[\s_-]+", "", name.lower())
-    return next((row.total_gib for row in CARDS if re.search(row.names, plain)), None)
+    row = next((row for row in CARDS if re.search(row.names, plain)), None)
+    if row is None or "laptop" in plain or "mobile" in plain:
+        return None
+    return row if all(_is_sold_as(row, gigabytes) for gigabytes in _told_sizes(name)) else None
+
+
+def known_total_gib(name: str) -> float | None:
+    """What torch sees of it."""
+    row = known_card(name)
+    return row.total_gib if row else None
+
+
+def assumed_size(name: str) -> str | None:
+    """The title of the card that was taken where its name leaves open which of several sizes it has."""
+    row = known_card(name)
+    if row is None or not row.title.endswith("GB"):
+        return None
+    size = next(iter(_told_sizes(row.title)))
+    return None if str(size) in name else row.title
+
+
+def _told_sizes(name: str) -> list[int]:
+    """In GB. The 480 of a GH200 are its processor's."""
+    return [int(size) for size in re.findall(r"(\d+) ?gi?b\b", name.lower()) if size != "480"]
+
+
+def _is_sold_as(row: Row, gigabytes: int) -> bool:
+    return _LEAST_SHARE * gigabytes <= row.total_gib <= gigabytes
 
 
 def is_supported(name: str) -> bool:
@@ -66,8 +95,8 @@ def is_supported(name: str) -> bool:
     return not _NOT_CUDA_OR_ROCM.search(name)
 
 
-def gpu_of(name: str, total_gib: float, foreign_gib: float = 0.0) -> Gpu:
-    return Gpu(name, total_gib, foreign_gib, has_tower_kernel=not _KERNEL_LESS.search(name))
+def gpu_of(name: str, total_gib: float, foreign_gib: float = 0.0, assumed: str | None = None) -> Gpu:
+    return Gpu(name, total_gib, foreign_gib, has_tower_kernel=not _KERNEL_LESS.search(name), assumed=assumed)
 
 
 def titles() -> Mapping[str, float]:

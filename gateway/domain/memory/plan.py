@@ -57,13 +57,32 @@ class Sliding(NamedTuple):
 
 
 class Moe(NamedTuple):
-    """Experts of a layer, `intermediate` their own width; every `every`-th layer has them, the others are dense."""
+    """Experts of a layer, `intermediate` their own width; of the layers behind the
+    first `dense_layers` every `every`-th has them, the others are dense.
+    """
 
     experts: int
     top_k: int
     intermediate: int
     shared_intermediate: int = 0
     every: int = 1
+    dense_layers: int = 0
+
+    def layers_of(self, layers: int) -> int:
+        """How many of a model's layers have experts."""
+        return (layers - self.dense_layers) // self.every
+
+
+class Latent(NamedTuple):
+    """Projections of latent attention (MLA): queries, which may have a narrow step of their own (`query_rank`, else 0),
+    and the cached value, from which each head gets its key and its value.
+    """
+
+    query_rank: int
+    cached_rank: int
+    plain_dims: int
+    rope_dims: int
+    value_dims: int
 
 
 class RopeTable(NamedTuple):
@@ -75,7 +94,9 @@ class RopeTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextSpec:
-    """The language model. `latent_dims` is the width of the one cached value of latent attention (MLA), else None."""
+    """The language model. `latent_dims` is the width of the one cached value of latent attention (MLA), else None, and
+    `latent` its projections where they are known.
+    """
 
     layers: int
     hidden: int
@@ -90,6 +111,7 @@ class TextSpec:
     moe: Moe | None = None
     sliding: Sliding | None = None
     latent_dims: int | None = None
+    latent: Latent | None = None
     max_positions: int | None = None
     rope: tuple[RopeTable, ...] = ()
     params: int | None = None
@@ -152,13 +174,14 @@ class ModelSpec:
 class Gpu:
     """One card, of which a plan uses as many as there are ranks. `total_gib` as torch sees it, not as it is sold;
     `foreign_gib` is held by other processes. `has_tower_kernel`: vLLM has an attention kernel for vision towers on it
-    that keeps no matrix of scores.
+    that keeps no matrix of scores. `assumed` is the card that was taken where the name leaves open which.
     """
 
     name: str
     total_gib: float
     foreign_gib: float = 0.0
     has_tower_kernel: bool = True
+    assumed: str | None = None
 
 
 class Version(NamedTuple):
@@ -180,7 +203,7 @@ NEWEST = Version(0, 32)
 class Flags:
     """What `vllm serve` was told, each under its own name there. None: not told, so its default holds, which depends on
     the version and the card (defaults.py fills it in). `limit_mm_per_prompt` counts by modality; one that is not named
-    has no limit.
+    has no limit, and `sized_modalities` are those whose size was limited beside their count.
     """
 
     gpu_memory_utilization: float | None = None
@@ -195,6 +218,7 @@ class Flags:
     block_size: int = 16
     enforce_eager: bool = False
     limit_mm_per_prompt: Mapping[str, int] = field(default_factory=dict)
+    sized_modalities: tuple[str, ...] = ()
     mm_processor_kwargs: Mapping[str, object] = field(default_factory=dict)
     mm_encoder_tp_mode: str = "weights"
     skip_mm_profiling: bool = False

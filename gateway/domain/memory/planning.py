@@ -12,6 +12,7 @@ from gateway.domain.memory.calibration import Calibration
 from gateway.domain.memory.checks import Start, phase_checks, verdict_of
 from gateway.domain.memory.defaults import AUTO_LENGTH, NotPlannableError, settled
 from gateway.domain.memory.encoder import IMAGE, VIDEO, embedding_bytes, encoder_profile, tower_peak
+from gateway.domain.memory.flag_checks import refuse_contradictions
 from gateway.domain.memory.kv import kv_layout
 from gateway.domain.memory.plan import (
     GIB,
@@ -41,6 +42,7 @@ def make_plan(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version = NEWES
     """Raises NotPlannableError, or ProcessorConfigError for options that the model's image processor would refuse."""
     _refuse_what_is_out_of_scope(model, flags, version)
     complete = settled(flags, model, gpu, version)
+    refuse_contradictions(model, flags, complete)
     calibration = Calibration(version)
     profile = encoder_profile(model, complete, version)
     terms = _terms(model, gpu, complete, calibration, profile)
@@ -160,13 +162,18 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append("The size of the rotary table is not known and not counted.")
     if version >= Version(0, 24):
         notes.append("Measured on vLLM 0.8 to 0.23: of later versions the sources were read, but no start was seen.")
+    if gpu.assumed is not None:
+        told = f"{gpu.name} is taken as {gpu.assumed} with {gpu.total_gib:g} GiB"
+        notes.append(f"{told}: name another size, or say it with --gpu-memory.")
     if not gpu.has_tower_kernel and model.vision is not None and profile.modality is not None:
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")
     if flags.skip_mm_profiling and profile.modality is not None:
         notes.append("The vision tower is not profiled, so nothing is kept free for it while images are served.")
-    own = model.text.max_positions
-    if own is not None and (flags.max_model_len or 0) > own:
-        notes.append(f"The model's own context is {own:,} tokens: vLLM refuses more unless its rope is scaled.")
+    notes.extend(
+        f"--limit-mm-per-prompt: the size of {modality}s is not planned with; vLLM profiles no larger ones, so its "
+        "peak may be below this one. The line below has the count alone."
+        for modality in flags.sized_modalities
+    )
     image, video = (profile.max_tokens.get(modality) for modality in (IMAGE, VIDEO))
     if image is not None and video is not None and video <= image:
         notes.append(f"Videos cost nothing here: the largest has {video:,} tokens, the largest image {image:,}.")

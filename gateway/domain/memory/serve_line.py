@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
+from gateway.domain.memory.flag_checks import amount_mistake, choice_mistake, modality_mistake
 from gateway.domain.memory.plan import NEWEST, Flags, Version
 from gateway.domain.vllm_flags.command import Command, Given, read_text, read_words
 from gateway.domain.vllm_flags.known_flags import GONE, MOVES_MEMORY, NEVER
@@ -18,6 +19,7 @@ from gateway.domain.vllm_flags.naming import is_real, meant
 
 _DASHES = "\u2012\u2013\u2014\u2015\u2212"
 _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_MOST_DIGITS = 15
 _TOWERS = ("image", "video", "audio")
 
 
@@ -130,6 +132,8 @@ def _whole(given: Given) -> int:
     found = re.fullmatch(r"(\d+)(\.\d+)?([kmgKMG]?)", text)
     if not found or (found[2] and found[3] not in {"k", "m", "g"}):
         raise ServeLineError(f"--{given.name} {text}: write a whole number, e.g. 8192")
+    if len(found[1]) > _MOST_DIGITS:
+        raise ServeLineError(f"--{given.name}: {len(found[1])} digits are more than any plan has")
     number = int(float(found[1] + (found[2] or "")) * _MULTIPLES.get(found[3], 1))
     if number < 1:
         raise ServeLineError(f"--{given.name} must be above 0")
@@ -154,6 +158,27 @@ def _real(given: Given) -> float:
         raise ServeLineError(f"--{given.name} {given.value}: write a number") from broken
 
 
+def _checked(mistake: str | None) -> None:
+    if mistake is not None:
+        raise ServeLineError(mistake)
+
+
+def _choice(given: Given) -> str:
+    text = _value(given)
+    _checked(choice_mistake(given.name, text))
+    return text
+
+
+def _block(given: Given) -> int:
+    return int(_choice(given))
+
+
+def _amount(given: Given) -> float:
+    amount = _real(given)
+    _checked(amount_mistake(given.name, amount))
+    return amount
+
+
 def _limits(flags: Flags, given: Given) -> Flags:
     """Counts by modality, as JSON or by a dotted key; a count may stand in an object with options."""
     text = _value(given)
@@ -162,10 +187,12 @@ def _limits(flags: Flags, given: Given) -> Flags:
         raise ServeLineError(f"--{given.name} {text}: vLLM no longer takes this form; write '{fixed}'")
     found = _merged(flags.limit_mm_per_prompt, given)
     limits = {name: _count(given, name, value) for name, value in found.items()}
-    return replace(flags, limit_mm_per_prompt=limits)
+    sized = {name for name, value in found.items() if isinstance(value, Mapping) and set(value) - {"count"}}
+    return replace(flags, limit_mm_per_prompt=limits, sized_modalities=tuple(sorted({*flags.sized_modalities, *sized})))
 
 
 def _count(given: Given, modality: str, value: object) -> int:
+    _checked(modality_mistake(modality))
     count = value.get("count", 999) if isinstance(value, Mapping) else value
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ServeLineError(f"--{given.name}: {modality} must be a whole number of at least 0, not {value!r}")
@@ -220,14 +247,14 @@ _READERS: Mapping[str, Callable[[Flags, Given], Flags]] = {
     "max-num-batched-tokens": _reads("max_num_batched_tokens", _whole),
     "tensor-parallel-size": _reads("tensor_parallel_size", _whole),
     "pipeline-parallel-size": _reads("pipeline_parallel_size", _whole),
-    "dtype": _reads("dtype", _value),
-    "kv-cache-dtype": _reads("kv_cache_dtype", _value),
+    "dtype": _reads("dtype", _choice),
+    "kv-cache-dtype": _reads("kv_cache_dtype", _choice),
     "quantization": _reads("quantization", _value),
-    "block-size": _reads("block_size", _whole),
-    "mm-encoder-tp-mode": _reads("mm_encoder_tp_mode", _value),
-    "runner": _reads("runner", _value),
+    "block-size": _reads("block_size", _block),
+    "mm-encoder-tp-mode": _reads("mm_encoder_tp_mode", _choice),
+    "runner": _reads("runner", _choice),
     "kv-cache-memory-bytes": _reads("kv_cache_memory_bytes", _whole),
-    "cpu-offload-gb": _reads("cpu_offload_gb", _real),
+    "cpu-offload-gb": _reads("cpu_offload_gb", _amount),
     "speculative-config": _reads("speculative_config", _value),
     "limit-mm-per-prompt": _limits,
     "mm-processor-kwargs": _options,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gateway.domain.memory.defaults import NotPlannableError
 from gateway.domain.memory.dtypes import model_bytes
-from gateway.domain.memory.plan import GIB, Flags, ModelSpec, TextSpec, VisionSpec
+from gateway.domain.memory.plan import GIB, Flags, Latent, ModelSpec, TextSpec, VisionSpec
 from gateway.domain.quantities import ceil_div
 
 _MIB = 1 << 20
@@ -73,14 +73,36 @@ def text_params(text: TextSpec) -> int:
     """Counted where the spec does not say."""
     if text.params is not None:
         return text.params
+    attention = _plain_attention(text) if text.latent is None else _latent_attention(text, text.latent)
+    norms = 2 * text.hidden
+    return text.layers * (attention + norms) + _mlp_params(text) + text.hidden + embedding_params(text)
+
+
+def _plain_attention(text: TextSpec) -> int:
     query, key_value = text.heads * text.head_dim, text.kv_heads * text.head_dim
     attention = text.hidden * (2 * query + 2 * key_value)
     if text.has_qkv_bias:
         attention += query + 2 * key_value
     if text.has_qk_norm:
         attention += 2 * text.head_dim
-    norms = 2 * text.hidden
-    return text.layers * (attention + norms) + _mlp_params(text) + text.hidden + embedding_params(text)
+    return attention
+
+
+def _latent_attention(text: TextSpec, latent: Latent) -> int:
+    narrow = _latent_down(text, latent) + latent.query_rank + latent.cached_rank
+    return narrow + sum(_latent_up(text, latent))
+
+
+def _latent_down(text: TextSpec, latent: Latent) -> int:
+    """Into the narrow steps, which every rank keeps whole."""
+    return text.hidden * (latent.query_rank + latent.cached_rank + latent.rope_dims)
+
+
+def _latent_up(text: TextSpec, latent: Latent) -> tuple[int, int, int]:
+    """To each head's query, to its key and value, and out of the heads."""
+    query = (latent.query_rank or text.hidden) * text.heads * (latent.plain_dims + latent.rope_dims)
+    key_value = latent.cached_rank * text.heads * (latent.plain_dims + latent.value_dims)
+    return query, key_value, text.heads * latent.value_dims * text.hidden
 
 
 def vision_params(vision: VisionSpec, text: TextSpec) -> int:
@@ -98,14 +120,14 @@ def _mlp_params(text: TextSpec) -> int:
     moe = text.moe
     if moe is None:
         return text.layers * dense
-    with_experts = text.layers // moe.every
+    with_experts = moe.layers_of(text.layers)
     experts = moe.experts * 3 * text.hidden * moe.intermediate + text.hidden * moe.experts
     shared = 3 * text.hidden * moe.shared_intermediate
     return with_experts * (experts + shared) + (text.layers - with_experts) * dense
 
 
 def _plain_bytes(model: ModelSpec, flags: Flags, number_bytes: int) -> tuple[float, float]:
-    params = text_params(model.text) / flags.tensor_parallel_size + _replicated_kv_params(model.text, flags)
+    params = text_params(model.text) / flags.tensor_parallel_size + _replicated_params(model.text, flags)
     margin = _EXACT_MARGIN
     if model.vision is not None:
         params += _vision_params_of_rank(model.vision, model.text, flags)
@@ -120,9 +142,14 @@ def _vision_params_of_rank(vision: VisionSpec, text: TextSpec, flags: Flags) -> 
     return vision.replicated_params + (params - vision.replicated_params) / flags.tensor_parallel_size
 
 
-def _replicated_kv_params(text: TextSpec, flags: Flags) -> float:
-    """More ranks than KV heads: each keeps a whole head, so some are there twice."""
+def _replicated_params(text: TextSpec, flags: Flags) -> float:
+    """More ranks than KV heads: each keeps a whole head, so some are there twice. Of latent attention, its narrow
+    steps.
+    """
     ranks = flags.tensor_parallel_size
+    if text.latent is not None:
+        narrow = text.layers * _latent_down(text, text.latent)
+        return narrow - narrow / ranks
     if text.latent_dims is not None or ranks <= text.kv_heads:
         return 0.0
     head = 2 * text.hidden * text.head_dim * text.layers
@@ -165,17 +192,24 @@ def _tensors(model: ModelSpec, flags: Flags) -> Iterator[tuple[int, int]]:
     """Parameters of each large tensor on a rank as vLLM fuses them, and how many there are."""
     text, ranks = model.text, flags.tensor_parallel_size
     yield _padded(text.vocab) * text.hidden // ranks, 1 if text.is_tied else 2
-    query = text.heads * text.head_dim // ranks
-    key_value = max(1, text.kv_heads // ranks) * text.head_dim
-    yield text.hidden * (query + 2 * key_value), text.layers
-    yield text.hidden * query, text.layers
+    yield from _attention_tensors(text, ranks)
     with_experts = 0
     if text.moe is not None:
-        with_experts = text.layers // text.moe.every
+        with_experts = text.moe.layers_of(text.layers)
         yield from _mlp_tensors(text.moe.experts * text.hidden, text.moe.intermediate, 2, with_experts, ranks)
     yield from _mlp_tensors(text.hidden, text.intermediate, 2, text.layers - with_experts, ranks)
     if model.vision is not None:
         yield from _tower_tensors(model.vision, 1 if flags.mm_encoder_tp_mode == "data" else ranks)
+
+
+def _attention_tensors(text: TextSpec, ranks: int) -> Iterator[tuple[int, int]]:
+    if text.latent is not None:
+        yield from ((params // ranks, text.layers) for params in _latent_up(text, text.latent))
+        return
+    query = text.heads * text.head_dim // ranks
+    key_value = max(1, text.kv_heads // ranks) * text.head_dim
+    yield text.hidden * (query + 2 * key_value), text.layers
+    yield text.hidden * query, text.layers
 
 
 def _tower_tensors(vision: VisionSpec, ranks: int) -> Iterator[tuple[int, int]]:

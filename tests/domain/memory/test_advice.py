@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.memory import advice
@@ -7,7 +9,9 @@ from tests.support.memory import GEMMA_4B, LLAMA_8B, QWEN_7B, card, spec
 
 
 def plan(name, gpu="A100-80GB", **flags):
-    return make_plan(spec(name), card(gpu), Flags(**flags), Version(0, 23))
+    """Of a checkpoint that is quantised as the flags say."""
+    model = replace(spec(name), quantization=flags.get("quantization"))
+    return make_plan(model, card(gpu), Flags(**flags), Version(0, 23))
 
 
 def test_what_takes_the_card():

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.memory.config_spec import spec_from_config
 from gateway.domain.memory.defaults import NotPlannableError
-from gateway.domain.memory.plan import Moe, RopeTable, Sliding
+from gateway.domain.memory.plan import Latent, Moe, RopeTable, Sliding
 from tests.support.memory import GEMMA_4B, LLAMA_8B, QWEN3_8B, QWEN_3B, spec
 
 QWEN25 = {
@@ -85,13 +85,19 @@ def test_experts():
     assert spec_from_config("m", moe).text.moe == Moe(128, 8, 768, 0, 2)
     shared = changed(LLAMA, n_routed_experts=64, n_shared_experts=2, moe_intermediate_size=896)
     assert spec_from_config("m", shared).text.moe == Moe(64, 1, 896, 1792)
+    late = changed(shared, moe_layer_freq=1, first_k_dense_replace=3)
+    assert spec_from_config("m", late).text.moe == Moe(64, 1, 896, 1792, 1, 3)
+    listed = changed(shared, moe_layer_freq=[0, 1])
+    assert spec_from_config("m", listed).text.moe == Moe(64, 1, 896, 1792)
     local = changed(LLAMA, num_local_experts=16, shared_expert_intermediate_size=8192)
     assert spec_from_config("m", local).text.moe == Moe(16, 1, 14_336, 8192)
 
 
 def test_latent_attention():
-    found = spec_from_config("m", changed(LLAMA, kv_lora_rank=512, qk_rope_head_dim=64)).text
-    assert found.latent_dims == 576
+    found = spec_from_config(
+        "m", changed(LLAMA, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=96)
+    ).text
+    assert (found.latent_dims, found.latent) == (576, Latent(0, 512, 128, 64, 96))
     assert found.rope == (RopeTable(131_072, 64),)
 
 

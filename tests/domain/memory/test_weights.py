@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.memory.config_spec import spec_from_config
 from gateway.domain.memory.defaults import NotPlannableError
 from gateway.domain.memory.plan import Flags, ModelSpec, Moe, TextSpec, VisionSpec
 from gateway.domain.memory.weights import embedding_params, loaded_weights, scheme_of, text_params, vision_params
@@ -37,6 +38,33 @@ def loaded(name, flags=None, **changes):
 )
 def test_what_vllm_printed(name, changes, printed_gib):
     assert loaded(name, **changes) == pytest.approx(printed_gib, rel=0.0015)
+
+
+V2_LITE = {
+    "hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16, "intermediate_size": 10_944,
+    "vocab_size": 102_400, "tie_word_embeddings": False, "kv_lora_rank": 512, "q_lora_rank": None,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "n_shared_experts": 2,
+    "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "moe_layer_freq": 1, "max_position_embeddings": 163_840,
+}  # fmt: skip
+"""Of DeepSeek-V2-Lite."""
+V3 = V2_LITE | {
+    "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128, "intermediate_size": 18_432,
+    "vocab_size": 129_280, "q_lora_rank": 1536, "n_routed_experts": 256, "n_shared_experts": 1,
+    "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+}  # fmt: skip
+
+
+def test_projections_of_latent_attention_and_dense_layers_are_counted():
+    assert text_params(spec_from_config("m", V2_LITE).text) == 15_706_484_224  # 29.26 GiB
+    assert text_params(spec_from_config("m", V3).text) == pytest.approx(671.03e9, rel=1e-4)  # as it is published
+
+
+def test_each_rank_keeps_the_narrow_steps_of_latent_attention():
+    one, two = (
+        loaded_weights(spec_from_config("m", V2_LITE), Flags(tensor_parallel_size=ranks)).weights for ranks in (1, 2)
+    )
+    narrow = 27 * 2048 * (512 + 64) * 2 / 2**30
+    assert two == pytest.approx((one + narrow) / 2)
 
 
 def test_deepstack_buffers_grow_with_the_batch_and_are_whole_on_every_rank():
