@@ -117,7 +117,6 @@ def _refuse_what_is_out_of_scope(model: ModelSpec, flags: Flags, version: Versio
 def _terms(model: ModelSpec, gpu: Gpu, flags: Flags, calibration: Calibration, profile: EncoderProfile) -> Terms:
     loaded = loaded_weights(model, flags)
     ranks = flags.tensor_parallel_size
-    graphs = Span.exact(0.0) if flags.enforce_eager else calibration.graphs(model.text.layers, ranks)
     return Terms(
         loaded_margin=loaded.margin,
         weights=max(0.0, loaded.weights - flags.cpu_offload_gb),
@@ -129,8 +128,14 @@ def _terms(model: ModelSpec, gpu: Gpu, flags: Flags, calibration: Calibration, p
         encoder_cache=profile.budget_tokens * embedding_bytes(model, flags) / GIB,
         language_model=language_model_peak(model.text, flags),
         sampler=Span.exact(0.0) if is_pooling(model, flags) else sampler_peak(model.text, flags, calibration),
-        graphs=graphs,
+        graphs=_graphs(model, flags, calibration),
     )
+
+
+def _graphs(model: ModelSpec, flags: Flags, calibration: Calibration) -> Span:
+    if flags.enforce_eager:
+        return Span.exact(0.0)
+    return calibration.graphs(model.text.layers, flags.tensor_parallel_size, flags.max_num_seqs or 0)
 
 
 def _pool(budget: float, terms: Terms, peak: Span, flags: Flags, *, in_budget: bool) -> Span:
