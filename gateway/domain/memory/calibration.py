@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from gateway.domain.memory.plan import Span, Version
 
-_SORT_FREE_SINCE = Version(0, 17)
+SORT_FREE_SINCE = Version(0, 17)
+COPIED_BYTES, SORTED_BYTES = 13.5, 39.0
+"""Of a logit in the sampler: copies beside its own bytes, and all of it before that version."""
 _CONCATENATES = (Version(0, 11), Version(0, 12))
 _GRAPHS_COUNTED_SINCE = Version(0, 21)
 _NCCL_BUFFERS_SINCE = Version(0, 15)
@@ -46,15 +48,15 @@ class Calibration(NamedTuple):
         all of them made it 39 (published for 0.15 and 0.16; a start of 0.10.2 printed as much). From about 0.30 the
         profile leaves out top-k and top-p, of which there is no log yet.
         """
-        if self.version < _SORT_FREE_SINCE:
-            return Span(8.0, 39.0, 41.0)
-        expected = 13.5 + number_bytes
+        if self.version < SORT_FREE_SINCE:
+            return Span(8.0, SORTED_BYTES, 41.0)
+        expected = COPIED_BYTES + number_bytes
         return Span((0.9 if self.version < Version(0, 30) else 0.5) * expected, expected, 1.06 * expected)
 
     @property
     def keeps_workspace(self) -> bool:
         """Experts share buffers that stay: a published report of 0.19 has 0.4 to 0.75 GiB more for such models."""
-        return self.version >= _SORT_FREE_SINCE
+        return self.version >= SORT_FREE_SINCE
 
     def graphs(self, layers: int, ranks: int, sequences: int) -> Span:
         """CUDA graphs, which hardly depend on the width of a layer. Fewer sequences have fewer sizes captured: 128 of
