@@ -61,6 +61,8 @@ def _tensors(path: Path) -> Iterator[tuple[str, list[int]]]:
             if length > _LARGEST_HEADER:
                 raise ModelFilesError(path.name, f"is no safetensors file: a header of {length} bytes")
             header = json.loads(file.read(length))
+    except ModelFilesError:
+        raise
     except (OSError, ValueError) as broken:
         raise ModelFilesError(path.name, f"cannot be read: {broken}") from broken
     tensors = (
