@@ -5,6 +5,7 @@ surest first.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from gateway.domain.memory.config_spec import spec_from_config
@@ -31,9 +32,18 @@ def find_spec(model: str, finders: Sequence[Finder]) -> ModelSpec:
         raise NotPlannableError(
             f"{model} is neither a folder with a config.json, nor in the cache of the hub, nor built in; --hub fetches "
             f"the files of one that is on the hub. "
-            f"Built in are {', '.join(sorted(known_specs()))}"
+            f"{_built_in(model)}"
         )
     return replace(spec, name=model)
+
+
+def _built_in(model: str) -> str:
+    """Those of a similar name."""
+    plain = {name.lower(): name for name in known_specs()}
+    close = get_close_matches(model.rpartition("/")[2].lower(), plain, n=3)
+    if not close:
+        return f"{len(plain)} are built in, none of a similar name"
+    return f"Built in are {', '.join(plain[name] for name in close)}"
 
 
 def spec_from_folder(model: str, folder: Path) -> ModelSpec:

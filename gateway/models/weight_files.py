@@ -11,6 +11,7 @@ from gateway.models.processor_config import ModelFilesError, read_json
 _INDEX = "model.safetensors.index.json"
 _LARGEST_HEADER = 100_000_000
 """As the format itself limits it."""
+_POINTER_START = b"version "
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
 
@@ -53,10 +54,15 @@ def _tensors(path: Path) -> Iterator[tuple[str, list[int]]]:
     """Each tensor's type and shape. The file begins with the length of its header, which is JSON."""
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
+            start = file.read(8)
+            if start == _POINTER_START:
+                raise ModelFilesError(path.name, "is a pointer of Git LFS and not the file: run git lfs pull")
+            length = int.from_bytes(start, "little")
             if length > _LARGEST_HEADER:
                 raise ModelFilesError(path.name, f"is no safetensors file: a header of {length} bytes")
             header = json.loads(file.read(length))
+    except ModelFilesError:
+        raise
     except (OSError, ValueError) as broken:
         raise ModelFilesError(path.name, f"cannot be read: {broken}") from broken
     tensors = (

@@ -166,6 +166,7 @@ def test_a_folder(tmp_path):
         ((*ON_L4, "--command", "vllm serve m"), "beside --command no other flags of vLLM are taken"),
         ((*ON_L4, "--image", "big"), "--image big: write a size in pixels, e.g. 1280x720"),
         ((*ON_L4, "--fit", "many users"), f'--fit "many users": write it as "{GOAL}"'),
+        ((*ON_L4, "--fit", ""), f'--fit "": write it as "{GOAL}"'),
         ((*ON_L4, "-pp", "2"), "pipeline parallel is not planned"),
         ((*ON_L4, "--mm-processor-kwargs.max_pixels", "0"), "max_pixels must be a whole number above 0"),
         ((*ON_L4, "--gpu", "H100"), "several cards are planned side by side with --compare"),
@@ -190,6 +191,11 @@ def test_a_goal_and_the_flags_that_it_needs():
     assert said["is_met"]
     assert said["request_tokens"] == 8336
     assert [image["size"] for image in said["plan"]["images"]] == ["1280x1280"]
+
+
+def test_one_user_with_one_image():
+    result = run("--model", QWEN_3B, "--gpu", "L4", "--fit", "1 user, 1 image of 640x640, 1k context")
+    assert ": 1 user with 1,568 tokens each, 1 image of 640x640 among them." in result.stdout
 
 
 def test_a_goal_that_is_met_already_and_one_that_never_is():

@@ -47,8 +47,10 @@ def test_a_model_of_the_table_keeps_the_name_that_it_was_asked_by():
 
 
 def test_what_nobody_knows_names_what_is_known():
-    with pytest.raises(NotPlannableError, match=r"x/y is neither a folder .* Built in are DeepSeek-OCR, "):
+    with pytest.raises(NotPlannableError, match=r"x/y is neither a folder .* \d+ are built in, none of a similar"):
         find_spec("x/y", (own_folder,))
+    with pytest.raises(NotPlannableError, match=r"Built in are Qwen2\.5-VL-7B-Instruct, "):
+        find_spec("Qwen/Qwen2.5-VL-7B-Instrct", (own_folder,))
 
 
 def test_a_folder_that_cannot_be_read_says_which_file(tmp_path):

@@ -61,6 +61,7 @@ def test_a_folder_without_weights(tmp_path):
     ("content", "why"),
     [
         (b"\xff" * 8, "is no safetensors file: a header of 18446744073709551615 bytes"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a pointer of Git LFS and not the file: run git lfs pull"),
         (b"\x02\0\0\0\0\0\0\0{", "cannot be read"),
         (b"\x02\0\0\0\0\0\0\0[]", "its header is no object"),
         (b'\x08\0\0\0\0\0\0\0{"a": 3}', "its header is no object"),

@@ -84,7 +84,7 @@ def plan(
     if cases is not None:
         _replay(cases, as_json=as_json)
         return
-    if compare and (fit_goal or write):
+    if compare and (fit_goal is not None or write):
         fail("--compare plans several models: --fit and --write are for one")
     wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [], is_hub_asked=hub)
     try:
@@ -108,7 +108,7 @@ class Outputs(NamedTuple):
 
 def _plan_one(asked: Asked, images: list[str], fit_goal: str | None, cards: int, outputs: Outputs) -> None:
     sizes = [read_size(text) for text in images]
-    goal = read_goal(fit_goal) if fit_goal else None
+    goal = None if fit_goal is None else read_goal(fit_goal)
     if not sizes:
         sizes = [goal.image_size] if goal and goal.image_size else [read_size(text) for text in _SIZES]
     found = _found(asked, goal, cards)
@@ -153,13 +153,17 @@ def _print(found: Fitted, goal: Goal | None, held: list[Held], asked: Asked, *, 
 
 
 def _told(found: Fitted, goal: Goal) -> str:
-    wish = f"{goal.users} users with {found.request_tokens:,} tokens each"
+    wish = f"{_counted(goal.users, 'user')} with {found.request_tokens:,} tokens each"
     if goal.images:
-        wish += f", {goal.images} images of {goal.image_size} among them"
+        wish += f", {_counted(goal.images, 'image')} of {goal.image_size} among them"
     if not found.is_met:
         return f"Not met, whatever is changed: {wish}. Closest, with {', '.join(found.changed)}:"
     how = ", ".join(found.changed) or "nothing changed"
     return f"Met at the lower limits: {wish}. Needed for it: {how}."
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _line(found: Plan) -> str:

@@ -7,12 +7,12 @@ worse ones. In between it is too close to say.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gateway.domain.memory.calibration import COPIED_BYTES, SORT_FREE_SINCE, SORTED_BYTES
 from gateway.domain.memory.dtypes import model_bytes
 from gateway.domain.memory.plan import GIB, Flags, Gpu, Outcome, Phase, PhaseCheck, Span, Terms, Verdict, Version
 
 _CONTEXT = Span(0.2, 0.35, 0.55)
 """Of CUDA itself in this process, which is there before vLLM takes its first reading."""
-_SORT_FREE_SINCE = Version(0, 17)
 
 
 class Start(NamedTuple):
@@ -98,7 +98,6 @@ def _free_beside_pool(start: Start, total: Span, loaded: Span) -> Span:
 def _warmup(start: Start) -> Span:
     """The sampler once more, for as many rows as there may be sequences."""
     logits = (start.flags.max_num_seqs or 0) * start.vocab
-    is_sort_free = start.version >= _SORT_FREE_SINCE
     own = model_bytes(start.flags)
-    sizes = (own, 6 + own, 13.5 + own) if is_sort_free else (8.0, 25.0, 39.0)
+    sizes = (own, 6 + own, COPIED_BYTES + own) if start.version >= SORT_FREE_SINCE else (8.0, 25.0, SORTED_BYTES)
     return Span(*(logits * size / GIB for size in sizes))

@@ -12,16 +12,19 @@ from gateway.domain.memory.plan import Gpu
 
 
 class Row(NamedTuple):
-    """`names` is a pattern searched in the lower-case name of a card without blanks and dashes."""
+    """`names` is a pattern searched in the lower-case name of a card without blanks and dashes. `capability` is CUDA's
+    where it is below 8.9, which has fp8.
+    """
 
     title: str
     names: str
     total_gib: float
+    capability: float | None = None
 
 
 CARDS: tuple[Row, ...] = (
-    Row("A100-80GB", r"a100(?!0).*80", 79.15),
-    Row("A100-40GB", r"a100(?!0)", 39.38),
+    Row("A100-80GB", r"a100(?!0).*80", 79.15, 8.0),
+    Row("A100-40GB", r"a100(?!0)", 39.38, 8.0),
     Row("H100-80GB", r"h100(?!.*(94|96|nvl))", 79.19),
     Row("H100-NVL", r"h100.*(94|nvl)", 93.1),
     Row("GH200-96GB", r"gh200|h100.*96", 94.5),
@@ -32,18 +35,19 @@ CARDS: tuple[Row, ...] = (
     Row("L40S", r"l40", 44.4),
     Row("L20", r"l20", 44.5),
     Row("L4", r"l4", 22.03),
-    Row("T4", r"t4(?!\d)|t416g", 14.56),
-    Row("V100-32GB", r"v100.*32", 31.7),
-    Row("V100-16GB", r"v100", 15.7),
-    Row("A10G", r"a10g", 22.0),
-    Row("A10", r"a10(?!0)", 22.09),
-    Row("A40", r"a40(?!00)", 44.4),
-    Row("RTX A6000", r"a6000|rtx6000ada", 47.5),
+    Row("T4", r"t4(?!\d)|t416g", 14.56, 7.5),
+    Row("V100-32GB", r"v100.*32", 31.7, 7.0),
+    Row("V100-16GB", r"v100", 15.7, 7.0),
+    Row("A10G", r"a10g", 22.0, 8.6),
+    Row("A10", r"a10(?!0)", 22.09, 8.6),
+    Row("A40", r"a40(?!00)", 44.4, 8.6),
+    Row("RTX A6000", r"a6000", 47.5, 8.6),
+    Row("RTX 6000 Ada", r"rtx6000ada", 47.5),
     Row("RTX PRO 6000", r"pro6000", 94.9),
-    Row("RTX A5000", r"a5000", 23.55),
+    Row("RTX A5000", r"a5000", 23.55, 8.6),
     Row("RTX 5090", r"5090", 31.4),
     Row("RTX 4090", r"4090", 23.6),
-    Row("RTX 3090", r"3090", 23.58),
+    Row("RTX 3090", r"3090", 23.58, 8.6),
     Row("RTX 5070 Ti", r"5070ti", 15.47),
     Row("RTX 4060 Ti 16GB", r"4060ti", 15.5),
     Row("RX 7900 XTX", r"7900xtx", 23.98),
@@ -52,6 +56,8 @@ CARDS: tuple[Row, ...] = (
 
 _LEAST_SHARE = 0.88
 """Of what a card is sold with torch sees 0.91 (T4) to 0.998 (MI300X)."""
+_FP8_WEIGHTS_FROM = 7.5
+"""From there on vLLM unpacks them (Marlin); a KV cache in fp8 wants 8.9."""
 _KERNEL_LESS = re.compile(r"\brx ?\d{4}|radeon", re.IGNORECASE)
 """Consumer cards of AMD: vLLM 0.13 had no attention kernel for vision towers on them."""
 _NOT_CUDA_OR_ROCM = re.compile(r"ascend|kunlun|xpu|tpu|gaudi|neuron|unified memory|jetson|gb10", re.IGNORECASE)
@@ -70,6 +76,18 @@ def known_total_gib(name: str) -> float | None:
     """What torch sees of it."""
     row = known_card(name)
     return row.total_gib if row else None
+
+
+def fp8_doubt(name: str, *, is_kv: bool) -> str | None:
+    """Why fp8 may not start on that card, of the KV cache or of the weights; None: nothing speaks against it."""
+    row = known_card(name)
+    capability = row.capability if row else None
+    if capability is None or (not is_kv and capability >= _FP8_WEIGHTS_FROM):
+        return None
+    what = "a KV cache in fp8" if is_kv else "weights in fp8"
+    return (
+        f"{name} has CUDA capability {capability:g}, with which vLLM may refuse {what}: try it before you count on it."
+    )
 
 
 def assumed_size(name: str) -> str | None:

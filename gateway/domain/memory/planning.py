@@ -5,6 +5,7 @@ larger of two that come one after the other: the vision tower, and the language 
 encoder's output is kept.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gateway.domain.memory.activation import language_model_peak, sampler_peak
@@ -13,6 +14,7 @@ from gateway.domain.memory.checks import Start, phase_checks, verdict_of
 from gateway.domain.memory.defaults import AUTO_LENGTH, NotPlannableError, settled
 from gateway.domain.memory.encoder import IMAGE, VIDEO, embedding_bytes, encoder_profile, tower_peak
 from gateway.domain.memory.flag_checks import refuse_contradictions
+from gateway.domain.memory.gpus import fp8_doubt
 from gateway.domain.memory.kv import kv_layout
 from gateway.domain.memory.plan import (
     GIB,
@@ -117,7 +119,6 @@ def _refuse_what_is_out_of_scope(model: ModelSpec, flags: Flags, version: Versio
 def _terms(model: ModelSpec, gpu: Gpu, flags: Flags, calibration: Calibration, profile: EncoderProfile) -> Terms:
     loaded = loaded_weights(model, flags)
     ranks = flags.tensor_parallel_size
-    graphs = Span.exact(0.0) if flags.enforce_eager else calibration.graphs(model.text.layers, ranks)
     return Terms(
         loaded_margin=loaded.margin,
         weights=max(0.0, loaded.weights - flags.cpu_offload_gb),
@@ -129,8 +130,14 @@ def _terms(model: ModelSpec, gpu: Gpu, flags: Flags, calibration: Calibration, p
         encoder_cache=profile.budget_tokens * embedding_bytes(model, flags) / GIB,
         language_model=language_model_peak(model.text, flags),
         sampler=Span.exact(0.0) if is_pooling(model, flags) else sampler_peak(model.text, flags, calibration),
-        graphs=graphs,
+        graphs=_graphs(model, flags, calibration),
     )
+
+
+def _graphs(model: ModelSpec, flags: Flags, calibration: Calibration) -> Span:
+    if flags.enforce_eager:
+        return Span.exact(0.0)
+    return calibration.graphs(model.text.layers, flags.tensor_parallel_size, flags.max_num_seqs or 0)
 
 
 def _pool(budget: float, terms: Terms, peak: Span, flags: Flags, *, in_budget: bool) -> Span:
@@ -162,9 +169,7 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append("The size of the rotary table is not known and not counted.")
     if version >= Version(0, 24):
         notes.append("Measured on vLLM 0.8 to 0.23: of later versions the sources were read, but no start was seen.")
-    if gpu.assumed is not None:
-        told = f"{gpu.name} is taken as {gpu.assumed} with {gpu.total_gib:g} GiB"
-        notes.append(f"{told}: name another size, or say it with --gpu-memory.")
+    notes.extend(_card_notes(gpu, flags, scheme))
     if not gpu.has_tower_kernel and model.vision is not None and profile.modality is not None:
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")
     if flags.skip_mm_profiling and profile.modality is not None:
@@ -180,3 +185,13 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
     if model.vision is not None and not profile.max_tokens:
         notes.append("No image and no video is allowed: the tower is loaded and never runs.")
     return notes
+
+
+def _card_notes(gpu: Gpu, flags: Flags, scheme: str | None) -> Iterator[str]:
+    if gpu.assumed is not None:
+        told = f"{gpu.name} is taken as {gpu.assumed} with {gpu.total_gib:g} GiB"
+        yield f"{told}: name another size, or say it with --gpu-memory."
+    if flags.kv_cache_dtype.startswith("fp8") and (doubt := fp8_doubt(gpu.name, is_kv=True)):
+        yield doubt
+    if scheme == "fp8" and (doubt := fp8_doubt(gpu.name, is_kv=False)):
+        yield doubt

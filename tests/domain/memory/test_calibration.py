@@ -3,7 +3,6 @@
 A constant that follows from none of these cases says so in calibration.py; here stand those that do.
 """
 
-import statistics
 from zlib import crc32
 
 import pytest
@@ -49,15 +48,25 @@ def test_the_tower_by_its_patches(case_id):
 
 
 def test_graphs_of_a_layer_on_one_rank():
-    cases = [fitted(name) for name in ("q25vl3b-l4-v011", "q25vl7b-l4-v09", "q25vl7b-a100-util022")]
-    per_layer = [case.observed["cuda_graph_gib"] / case.spec.text.layers for case in cases]
-    assert NEW.graphs(1, 1).expected == pytest.approx(statistics.median(per_layer), abs=0.001)
-    assert all(NEW.graphs(1, 1).low <= each <= NEW.graphs(1, 1).high for each in per_layer)
+    for name, sequences in (("q25vl3b-l4-v011", 128), ("q25vl7b-l4-v09", 256), ("q25vl7b-a100-util022", 256)):
+        case = fitted(name)
+        printed, planned = case.observed["cuda_graph_gib"], NEW.graphs(case.spec.text.layers, 1, sequences)
+        assert planned.low <= printed <= planned.high
+        assert planned.expected == pytest.approx(printed, rel=0.06)
+
+
+def test_fewer_sequences_have_fewer_sizes_captured():
+    few, many = NEW.graphs(10, 1, 8), NEW.graphs(10, 1, 256)
+    assert few.expected == pytest.approx(many.expected * 5 / 51)  # 1, 2, 4, 8 and 16 of 51 sizes
+    assert few.high == many.high
+    assert NEW.graphs(10, 1, 1024) == many
+    assert Calibration(Version(0, 9)).graphs(10, 1, 8) == many
+    assert Calibration(Version(0, 24)).graphs(10, 1, 256).low == pytest.approx(0.07)
 
 
 def test_graphs_of_a_layer_on_several_ranks():
     case = fitted("q25vl72b-a100x4-v1")
-    assert NEW.graphs(1, 4).expected == pytest.approx(case.observed["cuda_graph_gib"] / 80, abs=0.001)
+    assert NEW.graphs(1, 4, 256).expected == pytest.approx(case.observed["cuda_graph_gib"] / 80, abs=0.001)
 
 
 def test_non_torch_on_several_ranks():

@@ -188,12 +188,26 @@ def test_what_is_out_of_scope_is_refused(name, version, flags, why):
         ((QWEN_7B,), {"skip_mm_profiling": True}, "nothing is kept free for it while images are served"),
         ((QWEN_7B,), {"limit_mm_per_prompt": {"image": 0, "video": 0}}, "the tower is loaded and never runs"),
         ((QWEN3_8B,), {}, "Videos cost nothing here: the largest has 12,288 tokens, the largest image 16,384."),
+        (
+            (LLAMA_8B, "A100-80GB"),
+            {"kv_cache_dtype": "fp8"},
+            "A100-80GB has CUDA capability 8, with which vLLM may refuse a KV",
+        ),
+        ((LLAMA_8B, "V100-32GB"), {"quantization": "fp8"}, "capability 7, with which vLLM may refuse weights in fp8"),
         ((QWEN_7B,), {"sized_modalities": ("image",)}, "--limit-mm-per-prompt: the size of images is not planned with"),
         (("Pixtral-12B-2409",), {}, "size of the rotary table is not known"),
     ],
 )
 def test_what_was_assumed_is_noted(arguments, flags, note):
     assert any(note in each for each in plan(*arguments, max_model_len=4096, **flags).notes)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "flags"),
+    [("H100", {"kv_cache_dtype": "fp8", "quantization": "fp8"}), ("A100-80GB", {"quantization": "fp8"})],
+)
+def test_where_fp8_runs_nothing_is_said_of_it(gpu, flags):
+    assert not any("capability" in note for note in plan(LLAMA_8B, gpu, max_model_len=4096, **flags).notes)
 
 
 def test_a_plain_plan_has_nothing_to_note():
