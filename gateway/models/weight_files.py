@@ -54,13 +54,7 @@ def _tensors(path: Path) -> Iterator[tuple[str, list[int]]]:
     """Each tensor's type and shape. The file begins with the length of its header, which is JSON."""
     try:
         with path.open("rb") as file:
-            start = file.read(8)
-            if start == _POINTER_START:
-                raise ModelFilesError(path.name, "is a pointer of Git LFS and not the file: run git lfs pull")
-            length = int.from_bytes(start, "little")
-            if length > _LARGEST_HEADER:
-                raise ModelFilesError(path.name, f"is no safetensors file: a header of {length} bytes")
-            header = json.loads(file.read(length))
+            header = json.loads(file.read(_header_length(path.name, file.read(8))))
     except ModelFilesError:
         raise
     except (OSError, ValueError) as broken:
@@ -72,3 +66,12 @@ def _tensors(path: Path) -> Iterator[tuple[str, list[int]]]:
         if not isinstance(tensor, dict):
             raise ModelFilesError(path.name, "its header is no object of tensors")
         yield str(tensor.get("dtype")), list(tensor.get("shape") or ())
+
+
+def _header_length(name: str, start: bytes) -> int:
+    if start == _POINTER_START:
+        raise ModelFilesError(name, "is a pointer of Git LFS and not the file: run git lfs pull")
+    length = int.from_bytes(start, "little")
+    if length > _LARGEST_HEADER:
+        raise ModelFilesError(name, f"is no safetensors file: a header of {length} bytes")
+    return length
