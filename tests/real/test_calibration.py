@@ -62,9 +62,23 @@ def test_the_right_one_agrees(real_vllm, tmp_path, report_line):
     assert calibration["state"] == "agrees"
 
 
-def test_an_unknown_one_is_found(real_vllm, tmp_path, report_line):
+def test_one_whose_files_are_found_where_its_server_loads_them_agrees(real_vllm, tmp_path, report_line):
     with running_gateway(real_vllm.url, tmp_path, {}) as gateway:
         model = calibrated(gateway)
+    report_line(f"calibration, nothing configured, its folder in sight: {model['calibration']['text']}")
+    assert (model["family"], model["family_source"]) == ("qwen2_5_vl", "server_folder")
+    assert model["calibration"]["state"] == "agrees"
+
+
+def test_an_unknown_one_is_found(real_vllm, tmp_path, report_line):
+    """On another machine than its server, so that the folder that it loads is not in sight."""
+    config = real_vllm.folder / "config.json"
+    elsewhere = config.rename(config.with_suffix(".elsewhere"))
+    try:
+        with running_gateway(real_vllm.url, tmp_path, {}) as gateway:
+            model = calibrated(gateway)
+    finally:
+        elsewhere.rename(config)
     report_line(f"calibration, nothing configured: {model['calibration']['text']}")
     assert (model["family"], model["family_source"]) == ("qwen2_vl", "calibration")
 
