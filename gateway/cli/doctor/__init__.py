@@ -12,7 +12,7 @@ from gateway.cli.doctor.reading import read_file
 from gateway.cli.doctor.report import as_json
 from gateway.cli.doctor.tables import as_page, print_diagnosis
 from gateway.cli.options import fail, wide_console
-from gateway.domain.doctor.diagnosis import Ending, diagnose
+from gateway.domain.doctor.diagnosis import Diagnosis, Ending, diagnose
 
 
 def doctor(
@@ -60,15 +60,8 @@ def doctor(
     """
     if (file is None) == (upstream is None):
         fail("Give a log (FILE, or - for standard input), or --upstream URL.")
-    log = ask_server(upstream) if upstream is not None else read_file(str(file))
     assumed = Assumed(model, gpu, command)
-    try:
-        assume(log.start, assumed)
-    except ValueError as refused:
-        fail(str(refused))
-    diagnosis = diagnose(log)
-    if diagnosis.ending is Ending.NOTHING:
-        fail(f"{file}: no line in it is vLLM's, among {log.lines:,} that were read. Is it the output of `vllm serve`?")
+    diagnosis = _diagnosed(file, upstream, assumed)
     comparison = compare_with_plan(diagnosis.start, assumed)
     print_diagnosis(wide_console(), diagnosis, comparison)
     if html is not None:
@@ -77,6 +70,18 @@ def doctor(
         typer.echo(json.dumps(as_json(diagnosis, comparison)))
     if not diagnosis.is_well:
         raise typer.Exit(1)
+
+
+def _diagnosed(file: Path | None, upstream: str | None, assumed: Assumed) -> Diagnosis:
+    log = ask_server(upstream) if upstream is not None else read_file(str(file))
+    try:
+        assume(log.start, assumed)
+    except ValueError as refused:
+        fail(str(refused))
+    diagnosis = diagnose(log)
+    if diagnosis.ending is Ending.NOTHING:
+        fail(f"{file}: no line in it is vLLM's, among {log.lines:,} that were read. Is it the output of `vllm serve`?")
+    return diagnosis
 
 
 def _write(path: Path, text: str) -> None:

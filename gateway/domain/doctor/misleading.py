@@ -13,7 +13,6 @@ _FEWEST_PIXELS = 28 * 28 * 64
 """A limit below this is a number of tokens that was taken for one of pixels: an image of 64 tokens shows nothing."""
 _MANY_SEQUENCES = 512
 _LIMITS_ARE_JSON_SINCE = (0, 10)
-_PIXEL_KEYS = frozenset({"min_pixels", "max_pixels"})
 _NEAR_KEYS = frozenset(
     {"max_pixel", "maxpixels", "max_image_pixels", "image_max_pixels", "max-pixels", "pixels", "max_tokens"}
 )
