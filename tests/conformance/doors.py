@@ -169,7 +169,7 @@ def matrix() -> str:
     lines = [f"| Route | Role | {' | '.join(SOURCES)} |", "| --- " * (2 + len(SOURCES)) + "|"]
     for door in DOORS:
         for role in sorted(door.roles, key=_place):
-            cells = [_WORDS[door.fate(source, role)] if source in door.sources else "–" for source in SOURCES]
+            cells = [_WORDS[door.fate(source, role)] if source in door.sources else "—" for source in SOURCES]
             lines.append(f"| `{door.path}` | {role} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Through every door the same happens to a picture: it is found, made smaller, counted as the model server counts it."""
+"""Through every door the same happens to a picture: it is found, made smaller, counted as the server counts it."""
 
 import base64
 from contextlib import asynccontextmanager
