@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.begun_stream import WAITING, BegunStream
+from gateway.wire.begun_stream import BegunStream
 from gateway.wire.errors import error_body, error_headers
+from gateway.wire.voices import ANTHROPIC, OPENAI
 
 STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-request-id", b"a")]
 JSON = [(b"content-type", b"application/json"), (b"content-length", b"7")]
+QUOTED = 'The model server refused the request with status 401: {"error": {"message": "busy"}}'
 END = b"\n\ndata: [DONE]\n\n"
 
 
 def told(status, headers, *pieces):
-    stream = BegunStream()
+    stream = BegunStream(OPENAI)
     said = [stream.head(status, headers)]
     return said + [stream.body(piece, is_last=index == len(pieces) - 1) for index, piece in enumerate(pieces)]
 
@@ -46,8 +48,8 @@ def test_what_other_answers_say_in_headers_stands_in_comments():
 
 
 def test_a_comment_is_no_event():
-    assert WAITING.startswith(b":")
-    assert WAITING.endswith(b"\n\n")
+    assert OPENAI.waiting.startswith(b":")
+    assert OPENAI.waiting.endswith(b"\n\n")
 
 
 def test_a_refusal_of_the_gateway_is_the_last_event():
@@ -77,7 +79,7 @@ def test_what_has_another_shape_is_quoted(body):
 
 
 def test_an_error_without_end_is_not_kept():
-    stream = BegunStream()
+    stream = BegunStream(OPENAI)
     stream.head(500, JSON)
     assert {stream.body(b"x" * 60_000, is_last=False) for _ in range(100)} == {b""}
     assert len(stream._kept) == 65_536
@@ -89,6 +91,22 @@ def test_an_answer_that_is_no_stream_cannot_be_told_in_one(headers):
     error = event_of(told(200, headers, b'{"choices": []}')[1])
     assert error["code"] == "upstream_error"
     assert "without a stream" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"type": "error",\n "error": {"type": "x", "message": "busy"}}', {"type": "x", "message": "busy"}),
+        (b'{"error": {"message": "busy"}}', {"type": "authentication_error", "message": QUOTED}),
+    ],
+    ids=["its own shape", "another shape"],
+)
+def test_a_route_of_anthropics_tells_it_in_anthropics_shape(body, said):
+    stream = BegunStream(ANTHROPIC)
+    stream.head(401, JSON)
+    name, data = stream.body(body, is_last=True).removesuffix(b"\n\n").split(b"\n")
+    assert name == b"event: error"
+    assert json.loads(data.removeprefix(b"data: ")) == {"type": "error", "error": said}
 
 
 def test_a_stream_with_the_status_of_an_error_is_one():
