@@ -63,8 +63,8 @@ def finished(response: Values, item_id: str, text: str, finish_reason: str, usag
 def _usage(usage: Usage) -> Values:
     cached = (usage.details or {}).get("cached_tokens", 0)
     prompt, output = usage.prompt_tokens, usage.completion_tokens
-    turns = {"input_tokens_per_turn": [], "cached_tokens_per_turn": []}
-    tools = {"tool_output_tokens": 0, "output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
+    turns: Values = {"input_tokens_per_turn": [], "cached_tokens_per_turn": []}
+    tools: Values = {"tool_output_tokens": 0, "output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0, **turns},
