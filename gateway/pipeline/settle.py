@@ -162,13 +162,19 @@ def _close(parts: Parts, exchange: Exchange, ending: Ending) -> None:
     exchange.ended = parts.clock()
     exchange.let_go_of_body()
     exchange.backend.unseen.pop(exchange.request_id, None)
-    if exchange.lease is None or not exchange.lease.is_open:
+    let_go(parts, exchange, ending)
+
+
+def let_go(parts: Parts, exchange: Exchange, ending: Ending = Ending.IGNORED) -> None:
+    """Of what it holds at the engine; also for `finally`. An answer that is made in the background holds it on."""
+    lease = exchange.lease
+    if lease is None or not lease.is_open or exchange.is_left_working:
         return
     if parts.background is not None and goes_on(exchange, ending):
         exchange.is_left_working = True
         parts.background.hold(exchange)
     else:
-        exchange.lease.close(ending)
+        lease.close(ending)
 
 
 def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:

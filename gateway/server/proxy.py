@@ -224,8 +224,7 @@ class Proxy:
         finally:
             if answer is not None:
                 answer.finish()
-            if exchange.lease is not None and not exchange.is_left_working:
-                exchange.lease.abandon()
+            settle.let_go(self._parts, exchange)
             body_hold.release()
 
     async def _receive(
