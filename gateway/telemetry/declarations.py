@@ -55,6 +55,8 @@ ENDPOINTS = (
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
+    "/v1/responses",
+    "/v1/responses/{response_id}",
     "/v1/models",
     "/tokenize",
     "/detokenize",

@@ -85,7 +85,7 @@ class TestHistory:
     async def test_loses_its_oldest_images_and_says_so(self):
         turns = [said(text(), shown(28 * n, 28)) for n in range(2, 7)]
         turns.insert(4, {"role": "assistant", "content": "and?"})
-        async with between(history={"mode": "always", "keep": 1, "grid": 2}) as (gateway, server):
+        async with between(history={"mode": "always", "keep": 1, "grid": 2}) as (gateway, _):
             answer = await ask(gateway, turns)
             (line,) = await gateway.log(1)
 
