@@ -149,6 +149,7 @@ _CLOSED = dict.fromkeys(_OPERATOR_PATHS, _OPERATOR) | {
     "/v1/realtime": _AUDIO,
     "/cohere/v2/chat/render": _SCALE_OUT,
     "/v1/messages/render": _SCALE_OUT,
+    "/v1/responses/render": _SCALE_OUT,
     "/v1/completions/render": _SCALE_OUT,
     "/v1/chat/completions/render": _SCALE_OUT,
     "/v1/completions/derender": _SCALE_OUT,
@@ -172,7 +173,7 @@ def classify(method: str, path: str) -> Route:
     if path.startswith(_MODEL_PREFIX) and model_id and not model_id.endswith("/"):
         return _if_allowed(Route(Kind.MODELS, path, ("GET",), model_id=model_id), method)
     response_id = path.removeprefix(_RESPONSE_PREFIX).removesuffix(_CANCEL)
-    if path.startswith(_RESPONSE_PREFIX) and response_id and "/" not in response_id:
+    if path.startswith(_RESPONSE_PREFIX) and path not in _CLOSED and response_id and "/" not in response_id:
         method_of = "POST" if path.endswith(_CANCEL) else "GET"
         return _if_allowed(Route(Kind.STORED_RESPONSE, path, (method_of,), response_id=response_id), method)
     why = _CLOSED.get(path) or next((why for start, why in _CLOSED_BELOW.items() if path.startswith(start)), None)

@@ -56,8 +56,8 @@ def running(
     more: Sequence[str] = TOOLS,
     environment: Mapping[str, str] = {},
 ) -> Iterator[RunningVllm]:
-    """Serve `model_folder` with the interpreter `python`, `more` arguments and `environment`; the log goes into `work`. A
-    block is 128 tokens.
+    """Serve `model_folder` with the interpreter `python`, `more` arguments and `environment`; the log goes into `work`.
+    A block is 128 tokens.
 
     Raises RuntimeError with the end of the log when the server does not become healthy.
     """
