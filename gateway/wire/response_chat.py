@@ -24,7 +24,9 @@ _UNFINISHED = ("in_progress", "incomplete")
 
 
 def chat_of_responses(slim: bytes) -> bytes:
-    """A chat body. Raises msgspec.DecodeError, or KeyError and TypeError for what the reader of the body refuses."""
+    """A chat body. Raises msgspec.DecodeError or RecursionError, and LookupError, TypeError or AttributeError for
+    fields that vLLM refuses too.
+    """
     body = msgspec.json.decode(slim)
     chat: Values = {key: body[key] for key in _SETTINGS if key in body} | {"messages": _messages(body)}
     effort = (body.get("reasoning") or {}).get("effort")

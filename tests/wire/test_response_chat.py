@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from gateway.wire.dialects.responses import RESPONSES
 from gateway.wire.response_chat import chat_of_responses
 
@@ -71,6 +73,20 @@ def test_an_unfinished_message_is_continued():
     chat = chat_of(items)
     assert (chat["add_generation_prompt"], chat["continue_final_message"]) == (False, True)
     assert "continue_final_message" not in chat_of(items[:1])
+
+
+BAD = [
+    {"input": [{"type": "function_call"}]},
+    {"input": "a", "tools": [5]},
+    {"input": "a", "reasoning": "low"},
+    {"input": [{"type": "reasoning", "content": ["a"]}]},
+    {"input": []},
+]
+
+
+@pytest.mark.parametrize("body", [b"", *(json.dumps(each).encode() for each in BAD)])
+def test_what_vllm_would_refuse_is_no_chat(body):
+    assert RESPONSES.chats(body, None) == [b""]
 
 
 def test_the_record_makes_one_chat():

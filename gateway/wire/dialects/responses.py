@@ -19,10 +19,9 @@ import msgspec
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import MessageOutline, Path, Span, VisionRequest
 from gateway.wire import read
-from gateway.wire.dialects.record import Dialect
+from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.images import Images
 from gateway.wire.max_tokens import Members
-from gateway.wire.messages import Rendering
 from gateway.wire.opening import opening_span, whole_value
 from gateway.wire.read import ABSENT
 from gateway.wire.response_chat import chat_of_responses
@@ -151,8 +150,11 @@ def _opening(body: bytes | bytearray, _request: VisionRequest) -> Span:
     return opening_span(body, max(1, is_said.index(True) if True in is_said else len(items)), INPUT)
 
 
-def _chats(slim: bytes, _rendering: Rendering) -> list[bytes]:
-    return [chat_of_responses(slim)]
+def _chats(slim: bytes, _rendering_of: RenderingOf) -> list[bytes]:
+    try:
+        return [chat_of_responses(slim)]
+    except (LookupError, TypeError, AttributeError, RecursionError, msgspec.DecodeError):
+        return [b""]  # nothing that could be counted: what vLLM cannot read either is for vLLM to judge
 
 
 def _least_bound(_members: Members) -> int:

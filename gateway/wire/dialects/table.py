@@ -6,15 +6,14 @@ from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completions
 from gateway.wire.dialects.anthropic import MESSAGE_TOKENS, MESSAGES
 from gateway.wire.dialects.batch import BATCH
-from gateway.wire.dialects.record import Dialect
+from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.dialects.responses import RESPONSES
 from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.generic import parse_generic
-from gateway.wire.messages import Rendering
 from gateway.wire.routes import Kind
 
 
-def _as_it_is(slim: bytes, _rendering: Rendering) -> Sequence[bytes]:
+def _as_it_is(slim: bytes, _rendering_of: RenderingOf) -> Sequence[bytes]:
     return (slim,)
 
 
