@@ -47,7 +47,7 @@ def _message_of(item: Any, before: Message | None) -> Message | None:
         call = {"type": "function", "function": {"name": item.get("name"), "arguments": arguments}}
         return _joined(before, "tool_calls", [*((before or {}).get("tool_calls") or ()), call], is_repeatable=True)
     if kind in _OUTPUTS:
-        return {"role": "tool", "content": _parts(item.get("output"), fills_detail=kind == _OUTPUTS[0])}
+        return {"role": "tool", "content": _parts(item.get("output"))}
     if kind == "reasoning":
         thoughts = [part.get("text") for part in (item.get("content") or item.get("summary") or ())]
         return _joined(before, "reasoning", thoughts[0] if thoughts else "")
@@ -68,7 +68,7 @@ def _chat_message(item: Message, kind: str, before: Message | None) -> Message |
         text = content if isinstance(content, str) else content[0].get("text")
         if text is not None:
             return _joined(before, "content", text)
-    return item | {"content": _parts(content, fills_detail=True)}
+    return item | {"content": _with_detail(_parts(content))}
 
 
 def _joined(before: Message | None, key: str, value: Any, *, is_repeatable: bool = False) -> Message | None:
@@ -78,7 +78,7 @@ def _joined(before: Message | None, key: str, value: Any, *, is_repeatable: bool
     return {"role": "assistant", key: value}
 
 
-def _parts(content: Any, *, fills_detail: bool) -> Any:
+def _parts(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     for part in content:
@@ -88,7 +88,13 @@ def _parts(content: Any, *, fills_detail: bool) -> Any:
             raise unsupported_type("input_file")
         if part["type"] == "input_image" and not isinstance(part.get("image_url"), str | None):
             raise _not_valid(part)
-    return [{"detail": "auto"} | part if fills_detail and part["type"] == "input_image" else part for part in content]
+    return content
+
+
+def _with_detail(content: Any) -> Any:
+    """Where a message leaves it out, its default; what tools gave has none, and is refused without it."""
+    parts = content if isinstance(content, list) else ()
+    return [{"detail": "auto"} | part if part["type"] == "input_image" else part for part in parts] or content
 
 
 def _not_valid(value: object) -> ApiError:

@@ -103,6 +103,15 @@ def test_an_image_is_found_where_vllm_found_one(http: httpx.Client, where: str) 
     assert with_image > ask(http, "hi").json()["usage"]["input_tokens"] + 40
 
 
+def test_what_a_tool_gave_needs_the_detail_that_messages_may_leave_out(http: httpx.Client) -> None:
+    answer = ask(http, [{"type": "function_call_output", "call_id": "c", "output": [IMAGE]}])
+
+    captured = CAPTURED["image_detail_fco"]
+    assert answer.status_code == captured["status"] == 400
+    first_lines = captured["body"]["error"]["message"].split(" [type")[0]
+    assert answer.json()["error"]["message"].startswith(first_lines)
+
+
 def test_a_conversation_goes_on_where_it_stood(http: httpx.Client) -> None:
     first = ask(http, [{"role": "user", "content": [IMAGE]}], instructions="Be brief.").json()
 
