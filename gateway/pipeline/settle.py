@@ -35,7 +35,6 @@ from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from
 # Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
 _TAIL_BYTES = 8192
 _SURE_SHARE = 20  # where more than so small a part of what images cost is uncertain, nothing is told about the text
-_BY_KIND = {Kind.MODELS: "/v1/models", Kind.STORED_RESPONSE: "/v1/responses/{response_id}"}
 _OF_THE_UPSTREAM = {Code.UPSTREAM_ERROR, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_UNAVAILABLE}
 
 
@@ -343,8 +342,7 @@ def _count_in_shadow(parts: Parts, exchange: Exchange, would_be: WouldBe) -> Non
 
 
 def _endpoint(exchange: Exchange) -> str:
-    """Ids are no labels."""
-    return _BY_KIND.get(exchange.route.kind, exchange.route.path)
+    return "/v1/models" if exchange.route.kind is Kind.MODELS else exchange.route.path
 
 
 def _action(exchange: Exchange, plan: ImagePlan) -> ImageAction:

@@ -58,7 +58,6 @@ ENDPOINTS = (
     "/v1/completions",
     "/v1/embeddings",
     "/v1/responses",
-    "/v1/responses/{response_id}",
     "/v1/models",
     "/tokenize",
     "/detokenize",
