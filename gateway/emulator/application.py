@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateway.emulator import metrics
+from gateway.emulator.anthropic import count_tokens, messages
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.errors import ApiError, DetailError, internal_error, queue_full
 from gateway.emulator.exchange import Exchange
-from gateway.emulator.generation import chat_completions, completions, first_byte_delay
+from gateway.emulator.generation import batch_completions, chat_completions, completions, first_byte_delay
 from gateway.emulator.schema import parse_json
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.statistics import EngineStatistics
@@ -178,6 +179,9 @@ def _json_route(handler: Generation, *, generates: bool) -> Handler:
 
 _ROUTES: dict[str, dict[str, Handler]] = {
     "/v1/chat/completions": {"POST": _json_route(chat_completions, generates=True)},
+    "/v1/chat/completions/batch": {"POST": _json_route(batch_completions, generates=True)},
+    "/v1/messages": {"POST": _json_route(messages, generates=True)},
+    "/v1/messages/count_tokens": {"POST": _json_route(count_tokens, generates=False)},
     "/v1/completions": {"POST": _json_route(completions, generates=True)},
     "/tokenize": {"POST": _json_route(tokenize, generates=False)},
     "/detokenize": {"POST": _json_route(detokenize, generates=False)},

@@ -5,13 +5,11 @@ The models hold the fields that the emulator acts on or checks; unknown fields a
 
 import json
 import math
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.emulator.errors import ApiError, DetailError, bad_request
-
-Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_REPORTED = 10
 _MAX_INPUT_CHARS = 200
@@ -23,13 +21,18 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool | None = None
 
 
-class _Request(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", protected_namespaces=())
+class Request(BaseModel):
+    """Of any route. `has_chat_messages`: what stands in `messages` is looked at as vLLM's chats do."""
 
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", protected_namespaces=())
+    has_chat_messages: ClassVar[bool] = True
+
+
+class NamedRequest(Request):
     model: str | None = None
 
 
-class GenerationRequest(_Request):
+class GenerationRequest(NamedRequest):
     """The fields that chat and text completions have in common."""
 
     max_tokens: int | None = None
@@ -61,20 +64,31 @@ class CompletionRequest(GenerationRequest):
     return_token_ids: bool | None = None
 
 
-class TokenizeChatRequest(_Request):
+class TokenizeChatRequest(NamedRequest):
     messages: list[dict[str, Any]]
     add_generation_prompt: bool = True
     return_token_strs: bool | None = False
     mm_processor_kwargs: dict[str, Any] | None = None
 
 
-class TokenizePromptRequest(_Request):
+class TokenizePromptRequest(NamedRequest):
     prompt: str
     return_token_strs: bool | None = False
 
 
-class DetokenizeRequest(_Request):
+class DetokenizeRequest(NamedRequest):
     tokens: list[int]
+
+
+class BatchRequest(ChatRequest):
+    """Several conversations. Of streams it knows nothing, and of answers one to each."""
+
+    has_chat_messages: ClassVar[bool] = False
+
+    messages: list[Annotated[list[dict[str, Any]], Field(min_length=1)]] = Field(min_length=1)  # type: ignore[assignment]
+
+
+Model = TypeVar("Model", bound=Request)
 
 
 def parse_json(body: bytes, content_type: str) -> Any:
@@ -97,7 +111,8 @@ def parse_request(model: type[Model], data: Any) -> Model:
     if isinstance(data, dict):
         if "messages" in data and data["messages"] is None:
             raise bad_request("'NoneType' object is not iterable")
-        _check_messages(data.get("messages"))
+        if model.has_chat_messages:
+            _check_messages(data.get("messages"))
         _check_combinations(data)
     else:
         message = "Input should be a valid dictionary or object to extract fields from"
