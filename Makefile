@@ -48,6 +48,12 @@ test: lint types imports ## lint, types, imports, then every test that needs no 
 test-clients: $(VENV)/.installed $(CLIENTS_VENV)/.installed ## the clients that people have, and requests made up from /openapi.json, before the emulator
 	$(BIN)/python -m pytest tests/clients -m clients
 
+SCHEMA_EXAMPLES ?= 300
+
+.PHONY: test-schema
+test-schema: $(VENV)/.installed $(CLIENTS_VENV)/.installed ## only the requests made up from /openapi.json, but many: half an hour
+	SCHEMA_EXAMPLES=$(SCHEMA_EXAMPLES) $(BIN)/python -m pytest tests/clients/test_schema.py -m clients
+
 .PHONY: clients
 clients: $(CLIENTS_VENV)/.installed ## install the clients that people have, for tests
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.clients.matrix import Matrix
-from tests.clients.staging import Stage, narrow_stage, plain_stage
+from tests.clients.staging import Stage, narrow_stage, plain_stage, pooling_stage
 from tests.clients.talking import CLIENTS, Client, client
 
 
@@ -20,6 +20,13 @@ def clients() -> Iterator[dict[str, Client]]:
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with plain_stage(tmp_path_factory.mktemp("gateway")) as staged:
+        yield staged
+
+
+@pytest.fixture(scope="session")
+def pooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A server of vLLM either generates or pools."""
+    with pooling_stage(tmp_path_factory.mktemp("pooling")) as staged:
         yield staged
 
 

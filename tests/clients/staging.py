@@ -18,7 +18,7 @@ from tests.conformance.harness import eventually
 from tests.support.processes import RunningGateway, metrics, running_gateway
 
 CHAT = "/v1/chat/completions"
-CLIENTS_TOKENS = 8  # what clients ask for, by which their lines are told from those of the staging
+CLIENTS_TOKENS, RESPONSE_TOKENS = 8, 16  # what clients ask for, by which their lines are told from the staging's
 _HOLDER_TOKENS, _WAITER_TOKENS, _WARMING_TOKENS = 5, 4, 3
 _STEP_SECONDS = 0.15  # so that a place is promised in about two seconds: no client comes back so late by itself
 
@@ -34,7 +34,7 @@ class Stage:
         """The request log's, of the clients only, in the order of their ends."""
         whole = self.gateway.log.read_text(encoding="utf-8").splitlines()
         lines = [json.loads(line) for line in whole if '"outcome"' in line]
-        return [line for line in lines if line.get("max_tokens") in {None, CLIENTS_TOKENS}]
+        return [line for line in lines if line.get("max_tokens") in {None, CLIENTS_TOKENS, RESPONSE_TOKENS}]
 
     def rejections(self) -> float:
         found = metrics(self.gateway.url)
@@ -90,6 +90,16 @@ def plain_stage(work: pathlib.Path) -> Iterator[Stage]:
     settings = {"calibration": "off", "server": {"drain_route": True, "drain_grace_seconds": 0}}
     config = EmulatorConfig.fast(enable_prompt_tokens_details=True)
     with running_emulator(config) as emulator, running_gateway(emulator.base_url, work, settings) as gateway:
+        yield Stage(gateway, emulator)
+
+
+@contextlib.contextmanager
+def pooling_stage(work: pathlib.Path) -> Iterator[Stage]:
+    config = EmulatorConfig.fast(runner="pooling")
+    with (
+        running_emulator(config) as emulator,
+        running_gateway(emulator.base_url, work, {"calibration": "off"}) as gateway,
+    ):
         yield Stage(gateway, emulator)
 
 

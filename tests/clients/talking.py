@@ -53,9 +53,9 @@ CLIENTS = {
 class Client:
     """One client's process, which starts with the first that is asked of it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, known: Known | None = None) -> None:
         self.name = name
-        self._known = CLIENTS[name]
+        self._known = known or CLIENTS[name]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process: subprocess.Popen[str] | None = None
 
@@ -145,7 +145,7 @@ def _body(action: str, image: str | None, text: str) -> tuple[str, dict[str, Any
         parts = [{"type": "input_text", "text": text}]
         parts += [{"type": "input_image", "image_url": image}] if image else []
         return "/v1/responses", {
-            "model": MODEL, "input": [{"role": "user", "content": parts}], "max_output_tokens": 8,
+            "model": MODEL, "input": [{"role": "user", "content": parts}], "max_output_tokens": 16,
         }  # fmt: skip
     parts = [{"type": "text", "text": text}]
     if action == "messages":
@@ -180,7 +180,7 @@ _READ = {
     },
     "messages": lambda answer: {
         "text": "".join(part.get("text", "") for part in answer["content"]),
-        "prompt_tokens": answer["usage"]["input_tokens"],
+        "prompt_tokens": sum(count or 0 for name, count in answer["usage"].items() if name.endswith("input_tokens")),
     },
     "embeddings": lambda answer: {"vectors": len(answer["data"]), "length": len(answer["data"][0]["embedding"])},
 }  # fmt: skip

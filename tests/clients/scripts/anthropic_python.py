@@ -22,7 +22,9 @@ def content(image: str | None) -> list[dict[str, Any]]:
 
 def seen(answer: anthropic.types.Message) -> dict[str, Any]:
     text = "".join(part.text for part in answer.content if part.type == "text")
-    return {"text": text, "prompt_tokens": answer.usage.input_tokens}
+    usage = answer.usage
+    cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+    return {"text": text, "prompt_tokens": usage.input_tokens + cached}
 
 
 def messages(url: str, image: str | None = None, text: str | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from lines import KEY, MODEL, QUESTION, serve
 
 
 def model(url: str, **options: Any) -> ChatOpenAI:
-    return ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key=KEY, max_tokens=8, **options)
+    return ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key=KEY, **{"max_tokens": 8} | options)
 
 
 def message(text: str, image: str | None) -> HumanMessage:
@@ -30,7 +30,7 @@ def stream(url: str, image: str | None = None) -> dict[str, Any]:
 
 
 def responses(url: str, image: str | None = None) -> dict[str, Any]:
-    answer = model(url, use_responses_api=True).invoke([message(QUESTION, image)])
+    answer = model(url, use_responses_api=True, max_tokens=16).invoke([message(QUESTION, image)])
     return {"text": answer.text, "prompt_tokens": answer.usage_metadata["input_tokens"]}
 
 

@@ -45,7 +45,7 @@ def responses(url: str, image: str | None = None) -> dict[str, Any]:
     picture = [] if image is None else [{"type": "input_image", "image_url": image}]
     asked = [{"role": "user", "content": [{"type": "input_text", "text": QUESTION}, *picture]}]
     answer = litellm.responses(
-        model=f"openai/{MODEL}", api_base=f"{url}/v1", api_key=KEY, input=asked, max_output_tokens=8
+        model=f"openai/{MODEL}", api_base=f"{url}/v1", api_key=KEY, input=asked, max_output_tokens=16
     )
     return {"text": answer.output_text, "prompt_tokens": answer.usage.input_tokens}
 

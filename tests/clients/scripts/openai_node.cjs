@@ -43,12 +43,12 @@ async function stream({ url, image }) {
 }
 
 async function responses({ url, image }) {
-  const answer = await client(url).responses.create({ model: MODEL, input: input(image), max_output_tokens: 8 });
+  const answer = await client(url).responses.create({ model: MODEL, input: input(image), max_output_tokens: 16 });
   return { text: answer.output_text, prompt_tokens: answer.usage.input_tokens };
 }
 
 async function responses_stream({ url, image }) {
-  const events = client(url).responses.stream({ model: MODEL, input: input(image), max_output_tokens: 8 });
+  const events = client(url).responses.stream({ model: MODEL, input: input(image), max_output_tokens: 16 });
   const pieces = [];
   for await (const event of events) {
     if (event.type === "response.output_text.delta") {

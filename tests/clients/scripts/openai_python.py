@@ -43,13 +43,13 @@ def _input(image: str | None) -> list[Any]:
 
 
 def responses(url: str, image: str | None = None) -> dict[str, Any]:
-    answer = client(url).responses.create(model=MODEL, input=_input(image), max_output_tokens=8)
+    answer = client(url).responses.create(model=MODEL, input=_input(image), max_output_tokens=16)
     return {"text": answer.output_text, "prompt_tokens": answer.usage.input_tokens}
 
 
 def responses_stream(url: str, image: str | None = None) -> dict[str, Any]:
     pieces = []
-    with client(url).responses.stream(model=MODEL, input=_input(image), max_output_tokens=8) as events:
+    with client(url).responses.stream(model=MODEL, input=_input(image), max_output_tokens=16) as events:
         pieces += [event.delta for event in events if event.type == "response.output_text.delta"]
         answer = events.get_final_response()
     return {"text": "".join(pieces), "pieces": len(pieces), "prompt_tokens": answer.usage.input_tokens}
