@@ -17,7 +17,7 @@ _STREAM = "text/event-stream"
 def responses_of(operation: Operation, *, is_anthropic: bool) -> dict[str, Any]:
     content = {JSON: {"schema": ref(operation.answer)}}
     if operation.streams:
-        content[_STREAM] = {"schema": {"type": "string", "description": "Server-sent events, as vLLM writes them."}}
+        content[_STREAM] = {"schema": {"description": "Server-sent events, as vLLM writes them."}}
     success = {"description": "vLLM's answer.", "content": content, "headers": headers_of(Carrier.SUCCESS)}
     return {"200": success} | errors_of(is_anthropic=is_anthropic)
 

@@ -21,7 +21,8 @@ _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 PAGE_HEADERS = {
     "content-security-policy": (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; img-src data:; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     ),
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
