@@ -53,6 +53,8 @@ class Declaration:
 
 ENDPOINTS = (
     "/v1/chat/completions",
+    "/v1/chat/completions/batch",
+    "/v1/messages",
     "/v1/completions",
     "/v1/embeddings",
     "/v1/models",

@@ -18,6 +18,9 @@ COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
 class Kind(StrEnum):
     """How a route is served."""
 
+    # Looked up several times with each request: an enumeration's own hash is a call of Python.
+    __hash__ = str.__hash__
+
     CHAT = "chat"
     BATCH = "batch"
     MESSAGES = "messages"
