@@ -29,6 +29,7 @@ from gateway.ledger.timing import Timing
 from gateway.model_files import places_of
 from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend, troubles_of
+from gateway.pipeline.background import BackgroundWatch
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.relief import Relief
@@ -273,6 +274,7 @@ async def _start(
         clock=timing.clock,
         relief=_relief(settings, backends, images, timing),
         tracing=start_tracing(settings, stack),
+        background=_background(settings, timing, stack),
     )
     keep_alive = _keep_alive(settings)
     metrics.observe_gauges(
@@ -359,6 +361,14 @@ def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorker
         return None
     gates = {backend.name: backend.gate for backend in backends}
     return Relief(policy, gates, images, ENCODER_ID, timing.clock)
+
+
+def _background(settings: Settings, timing: Timing, stack: AsyncExitStack) -> BackgroundWatch | None:
+    if not settings.responses.allow_background:
+        return None
+    watch = BackgroundWatch(timing.clock, settings.upstream.total_timeout_seconds)
+    stack.push_async_callback(watch.close)
+    return watch
 
 
 async def _begin_backend(stack: AsyncExitStack, backend: Backend) -> None:

@@ -18,6 +18,7 @@ from gateway.domain.priority import Priority
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.resize import Fit, Preset, ResizePolicy
 from gateway.domain.slo import ServiceLevel
+from gateway.domain.stored_answers import StoringPolicy
 from gateway.domain.tenancy import DEFAULT_CLASS, Tenancy, Tenant
 from gateway.domain.trim import TrimMode, TrimPolicy
 from gateway.imaging.limits import ImageLimits, bytes_for_pixels
@@ -122,6 +123,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         counts_tokens=settings.tokens.answer == "estimate" and not settings.is_shadow,
         hand_on=_hand_on_of(settings),
         media=_media_of(settings),
+        storing=StoringPolicy(settings.responses.allow_previous, settings.responses.allow_background),
     )
 
 

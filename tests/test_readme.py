@@ -313,7 +313,6 @@ async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so
         "references by `uuid` alone": {"type": "image_url", "image_url": None, "uuid": "1"},
     }
     routes = {
-        "`/v1/responses`": "/v1/responses",
         "`/v1/messages` (its `count_tokens` is)": "/v1/messages",
         "pooling routes with media": "/pooling",
     }

@@ -50,9 +50,11 @@ class MediaRef(NamedTuple):
 
 
 class MediaCost(NamedTuple):
-    """What one may cost: prompt tokens and embeddings, both upper bounds."""
+    """What one may cost: prompt tokens and embeddings, both upper bounds. Without a `kind` it is no part of the body,
+    but a history that cannot be seen.
+    """
 
-    kind: MediaKind
+    kind: MediaKind | None
     param: str
     prompt_tokens: int
     encoder_tokens: int
@@ -89,7 +91,8 @@ def price_media(
 def counts_by_kind(media: Iterable[MediaCost | MediaRef]) -> dict[MediaKind, int]:
     counts = dict.fromkeys(MediaKind, 0)
     for each in media:
-        counts[each.kind] += 1
+        if each.kind is not None:
+            counts[each.kind] += 1
     return counts
 
 

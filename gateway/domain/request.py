@@ -73,7 +73,9 @@ class VisionRequest(NamedTuple):
     left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1 to what the context holds, None not at
     all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's front end answers alone. `priority`
     is what the body asks for, `media` its videos and audio. Where each prompt is a conversation of its own,
-    `conversation_lengths` says how many of the `messages` belong to each, in order.
+    `conversation_lengths` says how many of the `messages` belong to each, in order. `is_stored` says that vLLM may
+    keep the answer, `is_background` that it makes it without the client, and `previous_id` names the stored answer
+    behind which the conversation goes on.
     """
 
     model: str | None
@@ -94,6 +96,9 @@ class VisionRequest(NamedTuple):
     images: tuple[ImageRef, ...] = ()
     media: tuple[MediaRef, ...] = ()
     conversation_lengths: tuple[int, ...] = ()
+    is_stored: bool = False
+    is_background: bool = False
+    previous_id: str | None = None
 
     @property
     def conversations(self) -> Sequence[Sequence[MessageOutline]]:

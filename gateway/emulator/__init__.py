@@ -2,14 +2,17 @@
 
 Layers, pure first: kv, encoder_cache, engine (a clock is handed in) and statistics simulate; tokens, content, vision,
 pictures and prompt turn a request into token ids; driver and preprocessing add time; answers, errors, schema and
-metrics write what goes over the wire; generation, tokenization, application and exchange are a bare ASGI shell; serve
-starts it.
+metrics write what goes over the wire; anthropic, responses and response_* are those routes; generation, tokenization,
+application and exchange are a bare ASGI shell; serve starts it.
 
 It checks the gateway, so it counts tokens and reads pictures by its own means. A captured vLLM 0.32.0 is the truth.
 Where the emulator differs on purpose:
 
-- Routes: chat and text completions, tokenize, detokenize, models, health, ping, version, load, kv_event_sources and
-  metrics. Every other route answers 404, `/v1/responses`, `/v1/messages`, `/invocations` and batch chat included.
+- Routes: chat (batches too) and text completions, responses, Anthropic's messages and their count, tokenize,
+  detokenize, models, health, ping, version, load, kv_event_sources and metrics. Every other route answers 404,
+  `/invocations` included.
+- Responses: neither tools nor thoughts are made, and what tools, calls and thoughts cost is not counted. Of the over
+  two hundred mistakes that vLLM lists of an item that fits no type, one is named.
 - It never opens an outgoing connection: http(s) images get the 500 that vLLM gives for a refused connection, at once
   instead of after three tries.
 - A schema error inside `messages` names the same first field as vLLM but counts one error, not one for each member of

@@ -10,6 +10,8 @@ from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.errors import ApiError, DetailError, internal_error, queue_full
 from gateway.emulator.exchange import Exchange
 from gateway.emulator.generation import batch_completions, chat_completions, completions, first_byte_delay
+from gateway.emulator.responses import PREFIX as RESPONSES_PREFIX
+from gateway.emulator.responses import create_response, stored_response
 from gateway.emulator.schema import parse_json
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.statistics import EngineStatistics
@@ -77,7 +79,7 @@ class Emulator:
         if path == "/emulator/faults":
             await self._faults(exchange)
             return
-        handlers = _ROUTES.get(path)
+        handlers = _ROUTES.get(path) or _handlers_below(path)
         if handlers is None:
             raise _not_found(path, exchange.header(b"host"))
         handler = handlers.get(exchange.method)
@@ -100,6 +102,14 @@ class Emulator:
     def _count(self, exchange: Exchange) -> None:
         handler = exchange.path if exchange.path in _ROUTES else "none"
         self.state.http_requests[handler, exchange.method, f"{exchange.status // 100}xx"] += 1
+
+
+def _handlers_below(path: str) -> dict[str, Handler] | None:
+    """Of a path that ends with an id, or with what becomes of it."""
+    head, _, rest = path.removeprefix(RESPONSES_PREFIX).partition("/")
+    if not path.startswith(RESPONSES_PREFIX) or not head or rest not in {"", "cancel"}:
+        return None
+    return {"POST": stored_response} if rest else {"GET": stored_response}
 
 
 def _not_found(path: str, host: str) -> DetailError:
@@ -183,6 +193,7 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/v1/messages": {"POST": _json_route(messages, generates=True)},
     "/v1/messages/count_tokens": {"POST": _json_route(count_tokens, generates=False)},
     "/v1/completions": {"POST": _json_route(completions, generates=True)},
+    "/v1/responses": {"POST": _json_route(create_response, generates=True)},
     "/tokenize": {"POST": _json_route(tokenize, generates=False)},
     "/detokenize": {"POST": _json_route(detokenize, generates=False)},
     "/v1/models": {"GET": _models},

@@ -26,7 +26,8 @@ FREE = StepCost(0.0, 0.0, 0.0, 0.0)
 @dataclass(frozen=True, slots=True)
 class EmulatorConfig:
     """One emulated vLLM server. Field names follow vLLM's flags; see `vlm-gateway emulate --help`. `root` is what it
-    lists as loaded, None: a published checkpoint of the family.
+    lists as loaded, None: a published checkpoint of the family. `enable_responses_store` stands for the environment
+    variable VLLM_ENABLE_RESPONSES_API_STORE=1.
 
     With a `sliding_window` (tokens, at least 2) there are `sliding_window_groups` groups of layers that hold no more,
     beside the one of full attention: 5 where each layer of full attention stands beside five with a window.
@@ -47,6 +48,7 @@ class EmulatorConfig:
     enable_prefix_caching: bool = True
     enable_prompt_tokens_details: bool = False
     enable_force_include_usage: bool = False
+    enable_responses_store: bool = False
     max_pixels: int | None = None
     encoder_cache_size: int | None = None
     sliding_window: int | None = None

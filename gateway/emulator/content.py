@@ -56,10 +56,15 @@ def _read_part(part: dict[str, Any], place: int) -> str | ImageRef | None:
     if kind is None or uuid is not None:
         return _read_by_key(part, None if uuid is None else str(uuid))
     if kind in _TYPES_THE_SCHEMA_KNOWS:
-        raise bad_request(
-            f"Unsupported chat content part type: {kind!r}. Supported types: {_SUPPORTED}.", "type", value=kind
-        )
+        raise unsupported_type(kind)
     raise _schema_error(8, "ValidatorIterator", f"{place}.ChatCompletionContentPartTextParam.text", "Field required")
+
+
+def unsupported_type(kind: str) -> ApiError:
+    """Of a type that the schema knows and the renderer does not."""
+    return bad_request(
+        f"Unsupported chat content part type: {kind!r}. Supported types: {_SUPPORTED}.", "type", value=kind
+    )
 
 
 def _read_typed(kind: str, part: dict[str, Any]) -> str | ImageRef | None:

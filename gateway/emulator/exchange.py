@@ -20,6 +20,7 @@ class Exchange:
     def __init__(self, scope: Any, receive: Any, send: Any) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         extension = scope.get("extensions", {}).get(TRANSPORT_EXTENSION, {})
         self._transport: asyncio.Transport | None = extension.get("transport")
@@ -78,6 +79,11 @@ class Exchange:
     async def end_events(self) -> None:
         self.is_complete = True
         await self._send({"type": "http.response.body", "body": b""})
+
+    def cut(self) -> None:
+        """End the answer in its middle, as a fault behind its head does."""
+        self.is_complete = True
+        self._close()
 
     def reset(self) -> None:
         """Drop the connection with a TCP reset."""

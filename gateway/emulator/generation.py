@@ -107,20 +107,27 @@ async def completions(state: ServerState, exchange: Exchange, data: Any, body: b
     request = parse_request(CompletionRequest, data)
     state.check_model(request.model)
     state.check_admission(request.n or 1)
-    _check_requested(state, "max_tokens", request.max_tokens)
+    check_requested(state, "max_tokens", request.max_tokens)
     prompts = [_text_prompt(state, prompt) for prompt in _prompts_of(request)]
     await _answer(state, exchange, _plan(state, exchange, request, prompts, request.max_tokens, body, CompletionForm))
 
 
 async def chat_prompt(state: ServerState, request: ChatRequest) -> Prompt:
     """Template, text length, pictures, placeholders. Raises ApiError."""
-    config = state.config
-    _check_requested(state, "max_completion_tokens", request.max_completion_tokens)
+    check_requested(state, "max_completion_tokens", request.max_completion_tokens)
     if request.max_completion_tokens is None:
-        _check_requested(state, "max_tokens", request.max_tokens)
+        check_requested(state, "max_tokens", request.max_tokens)
+    return await prompt_of(state, request.messages, add_generation_prompt=request.add_generation_prompt)
+
+
+async def prompt_of(
+    state: ServerState, messages: list[dict[str, Any]], *, add_generation_prompt: bool = True
+) -> Prompt:
+    """Of a conversation, whichever route it came by. Raises ApiError."""
+    config = state.config
     rendered = render_chat(
-        request.messages,
-        add_generation_prompt=request.add_generation_prompt,
+        messages,
+        add_generation_prompt=add_generation_prompt,
         image_limit=config.image_limit,
         video_limit=config.video_limit,
     )
@@ -130,7 +137,7 @@ async def chat_prompt(state: ServerState, request: ChatRequest) -> Prompt:
     return expand(rendered, await state.preprocessor.process(refs, decoded), config.vision)
 
 
-def _check_requested(state: ServerState, name: str, tokens: int | None) -> None:
+def check_requested(state: ServerState, name: str, tokens: int | None) -> None:
     limit = state.config.max_model_len
     if tokens is not None and tokens > limit:
         raise bad_request(
@@ -179,20 +186,20 @@ def _plan(
     form: Callable[..., Form],
 ) -> Plan:
     """The last checks before the answer's head may leave, then the sequences."""
-    limits = [_output_limit(state, prompt, requested) for prompt in prompts]
+    limits = [output_limit(state, prompt, requested) for prompt in prompts]
     check_sampling(request)
-    _check_at_least_one(min(limits))
-    forced = _forced_length(exchange, request)
+    check_at_least_one(min(limits))
+    forced = forced_length(exchange, request)
     seed = zlib.crc32(_STREAM_OPTIONS.sub(b"", body) if b"stream_options" in body else body)
     sequences = [
-        _sequence(state, request, prompt, limit, requested, forced, seed + choice)
+        new_sequence(state, request, prompt, limit, requested, forced, seed + choice)
         for prompt, limit in zip(prompts, limits, strict=True)
         for choice in range(request.n or 1)
     ]
     options = request.stream_options
     force = state.config.enable_force_include_usage
     include_usage = force or bool(options and options.include_usage)
-    request_id = exchange.header(b"x-request-id") or _random_id()
+    request_id = exchange.header(b"x-request-id") or random_id()
     return Plan(
         sequences=sequences,
         form=form(request_id, int(time.time()), state.config.model, fingerprint_at_end=not include_usage),
@@ -205,12 +212,12 @@ def _plan(
     )
 
 
-def _random_id() -> str:
+def random_id() -> str:
     """Sixteen hex digits. Not from the operating system: a system call a request would be felt in load tests."""
     return f"{random.getrandbits(64):016x}"
 
 
-def _output_limit(state: ServerState, prompt: Prompt, requested: int | None) -> int:
+def output_limit(state: ServerState, prompt: Prompt, requested: int | None) -> int:
     """Tokens that the request may make: what it asks for, cut to what the context leaves."""
     limit, prompt_tokens = state.config.max_model_len, len(prompt.tokens)
     if prompt_tokens > limit:
@@ -219,18 +226,18 @@ def _output_limit(state: ServerState, prompt: Prompt, requested: int | None) -> 
     return remainder if requested is None else min(remainder, requested)
 
 
-def _check_at_least_one(tokens: int) -> None:
+def check_at_least_one(tokens: int) -> None:
     if tokens < 1:
         raise bad_request(f"max_tokens must be at least 1, got {tokens}.", "max_tokens", value=tokens)
 
 
-def _forced_length(exchange: Exchange, request: GenerationRequest) -> int | None:
+def forced_length(exchange: Exchange, request: GenerationRequest) -> int | None:
     """A load test's wish, by header or body field."""
     header = exchange.header(b"x-emulator-output-tokens")
     return int(header) if header.isdigit() else request.emulator_output_tokens
 
 
-def _sequence(
+def new_sequence(
     state: ServerState,
     request: GenerationRequest,
     prompt: Prompt,
@@ -266,7 +273,7 @@ async def _answer(state: ServerState, exchange: Exchange, plan: Plan) -> None:
 
 
 async def _respond(state: ServerState, exchange: Exchange, plan: Plan) -> None:
-    await _submit(state, plan).end()
+    await submit(state, plan.sequences).end()
     choices = [_choice(plan, index, sequence) for index, sequence in enumerate(plan.sequences)]
     body = plan.form.body(choices, plan.usage())
     await exchange.respond(200, body, ((b"content-type", b"application/json"),))
@@ -295,7 +302,7 @@ async def _stream(state: ServerState, exchange: Exchange, plan: Plan) -> None:
 
 
 async def _stream_tokens(state: ServerState, exchange: Exchange, plan: Plan) -> None:
-    delivery = _submit(state, plan)
+    delivery = submit(state, plan.sequences)
     choice_of = {sequence: index for index, sequence in enumerate(plan.sequences)}
     sent = 0
     while emissions := await delivery.next():
@@ -325,15 +332,15 @@ def _token_event(plan: Plan, choice_of: dict[Sequence, int], emission: Emission,
     return plan.form.token(choice, plan.words.as_json(choice, place, reason), reason, usage)
 
 
-def _submit(state: ServerState, plan: Plan) -> Delivery:
+def submit(state: ServerState, sequences: list[Sequence]) -> Delivery:
     """Hand the request to the engine. Raises ApiError, which a stream's client finds inside its 200."""
     cache_tokens = state.config.encoder_budget_tokens
-    for sequence in plan.sequences:
+    for sequence in sequences:
         for image in sequence.prompt.images:
             if image.length > cache_tokens:
                 raise item_over_encoder_cache(image.length, cache_tokens)
-    state.check_admission(len(plan.sequences))
-    return state.driver.submit(plan.sequences)
+    state.check_admission(len(sequences))
+    return state.driver.submit(sequences)
 
 
 async def first_byte_delay(state: ServerState) -> None:

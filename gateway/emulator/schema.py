@@ -5,7 +5,7 @@ The models hold the fields that the emulator acts on or checks; unknown fields a
 
 import json
 import math
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -62,6 +62,20 @@ class CompletionRequest(GenerationRequest):
     prompt: str | list[str] | list[int] | list[list[int]] | None = None
     max_tokens: int | None = 16
     return_token_ids: bool | None = None
+
+
+class ResponsesRequest(GenerationRequest):
+    input: str | list[Any]
+    n: Any = None
+    max_tokens: Any = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    store: bool | None = True
+    background: bool | None = False
+    previous_response_id: str | None = None
+    request_id: str | None = None
+    truncation: Literal["auto", "disabled"] | None = "disabled"
+    mm_processor_kwargs: dict[str, Any] | None = None
 
 
 class TokenizeChatRequest(NamedRequest):

@@ -9,6 +9,7 @@ from gateway.emulator.engine import Engine
 from gateway.emulator.errors import engine_dead, queue_full, token_backlog_full, unknown_model
 from gateway.emulator.faults import Faults
 from gateway.emulator.preprocessing import Preprocessor
+from gateway.emulator.response_store import ResponseStore
 
 
 class ServerState:
@@ -20,6 +21,7 @@ class ServerState:
         self.driver = Driver(self.engine, config.step_cost)
         self.preprocessor = Preprocessor(config.preprocess_pixels_per_second)
         self.faults = Faults()
+        self.responses = ResponseStore()
         self.started_at = time.time()
         self.rejections: Counter[str] = Counter()
         self.http_requests: Counter[tuple[str, str, str]] = Counter()

@@ -57,7 +57,9 @@ def ended_unasked(exchange: Exchange, now: float) -> None:
 
 def go_elsewhere(parts: Parts, exchange: Exchange, request: VisionRequest, failure: Failure) -> bool:
     """Whether another server is to try: then nothing is held any more, and the exchange is that server's."""
-    if len(parts.backends) == 1 or exchange.came_from is not None or not _may_be_sent_again(exchange, failure):
+    if len(parts.backends) == 1 or exchange.came_from is not None or request.previous_id is not None:
+        return False  # the history is at one server alone
+    if not _may_be_sent_again(exchange, failure):
         return False
     is_busy = isinstance(failure, Answer) and failure.status in BACK_PRESSURE
     most_utilised, now = BUSY_UTILISATION if is_busy else inf, parts.clock()

@@ -13,6 +13,7 @@ from gateway.domain.output import ReservationRule
 from gateway.domain.priority import Priority
 from gateway.domain.request import VisionRequest
 from gateway.domain.resize import ResizePolicy
+from gateway.domain.stored_answers import StoredAnswers, StoringPolicy
 from gateway.domain.tenancy import Tenant
 from gateway.domain.ticket import Newcomer
 from gateway.domain.trim import TrimPolicy, TrimReason
@@ -31,12 +32,14 @@ from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import PartSpans, locate_parts
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.hand_on import NOTHING, HandOn
+from gateway.wire.response_stream import AnswerId
 from gateway.wire.routes import Kind, Route
 from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import Usage
 from gateway.wire.usage_event import UsageEventFilter
 
 if TYPE_CHECKING:
+    from gateway.pipeline.background import BackgroundWatch
     from gateway.pipeline.fallback import Fallback
 
 
@@ -62,6 +65,7 @@ class Policies:
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     hand_on: HandOn = NOTHING
     media: Mapping[MediaKind, MediaPolicy] = field(default_factory=lambda: NO_MEDIA)
+    storing: StoringPolicy = field(default_factory=StoringPolicy)
 
 
 class Looker(Protocol):
@@ -110,6 +114,8 @@ class Parts:
     relief: Relief | None = None
     tracing: Tracing | None = None
     refusals: LastRefusals = field(default_factory=LastRefusals)
+    stored: StoredAnswers = field(default_factory=StoredAnswers)
+    background: "BackgroundWatch | None" = None
 
     @property
     def looker(self) -> Looker:
@@ -141,6 +147,8 @@ class Exchange:
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
     long as the request itself may have been the cause. `fallback` serves in place of the model that was asked for.
+    `owner` is whose the answer is if it is stored, `answer_id` looks for its id, `answer_name` is that once found; with
+    `is_left_working` its lease is the background watch's.
     """
 
     request_id: str
@@ -202,6 +210,10 @@ class Exchange:
     fallback: "Fallback | None" = None
     doubted: Backend | None = None
     waited_seconds: float = 0.0
+    owner: str = ""
+    answer_id: "AnswerId | None" = None
+    answer_name: str | None = None
+    is_left_working: bool = False
     backend: Backend = field(init=False, repr=False)
     models: ModelTable = field(init=False, repr=False)
 

@@ -11,6 +11,7 @@ from gateway.pipeline.ladder import declare_rungs
 from gateway.pipeline.planning import Plan
 from gateway.pipeline.reading import read_aside, read_request
 from gateway.pipeline.routing import route
+from gateway.pipeline.stored import look_behind
 from gateway.pipeline.story import as_gateway_error, hash_images, spare_known, ticket_of
 from gateway.upstream.errors import UpstreamDownError
 from gateway.wire.dialect import dialect_of
@@ -32,6 +33,7 @@ async def look_ahead(parts: Parts, exchange: Exchange) -> tuple[Report, Plan | N
         exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
         request = await read_request(exchange)
         route(parts, exchange, request)
+        look_behind(parts, exchange, request)
         request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request, is_asking=True)
     except GatewayError as error:
         if error.code is Code.INVALID_JSON:

@@ -11,6 +11,7 @@ from gateway.domain.media import MediaCost, price_media
 from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
+from gateway.domain.stored_answers import HIDDEN_HISTORY
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.planning import NO_IMAGES, Plan, likely_image_cost, plan_request
@@ -21,6 +22,8 @@ async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tup
     """What would be sent, and its whole cost, whether it fits or not. Raises GatewayError 400."""
     model = exchange.model = exchange.models.served(request.model)
     media = media_cost(rules, request, model) if request.media else ()
+    if request.previous_id is not None:
+        media = (*media, HIDDEN_HISTORY)
     text = await count_text(exchange, request, model)
     plan = await plan_request(rules, exchange, request, model, text) if request.images else NO_IMAGES
     if plan.trimmed:

@@ -20,6 +20,7 @@ from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.planning import image_cost
 from gateway.pipeline.pricing import visual_bounds
 from gateway.pipeline.record import record_of
+from gateway.pipeline.stored import expect_id, goes_on, note_id
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import Answer
@@ -41,6 +42,7 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
     """The upstream has answered: the body that came is no longer needed, and a stream will be watched."""
     exchange.let_go_of_body()
     exchange.upstream_status = answer.status
+    expect_id(exchange, answer.status)
     if answer.status in BACK_PRESSURE:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
@@ -54,6 +56,8 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
 
 def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
     """One piece of the answer went by. Nothing in it is parsed."""
+    if exchange.answer_id is not None:
+        note_id(parts, exchange, exchange.answer_id, chunk)
     observer = exchange.observer
     if observer is not None:
         observer.feed(chunk)
@@ -158,8 +162,19 @@ def _close(parts: Parts, exchange: Exchange, ending: Ending) -> None:
     exchange.ended = parts.clock()
     exchange.let_go_of_body()
     exchange.backend.unseen.pop(exchange.request_id, None)
-    if exchange.lease is not None and exchange.lease.is_open:
-        exchange.lease.close(ending)
+    let_go(parts, exchange, ending)
+
+
+def let_go(parts: Parts, exchange: Exchange, ending: Ending = Ending.IGNORED) -> None:
+    """Of what it holds at the engine; also for `finally`. An answer that is made in the background holds it on."""
+    lease = exchange.lease
+    if lease is None or not lease.is_open or exchange.is_left_working:
+        return
+    if parts.background is not None and goes_on(exchange, ending):
+        exchange.is_left_working = True
+        parts.background.hold(exchange)
+    else:
+        lease.close(ending)
 
 
 def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:

@@ -19,6 +19,7 @@ from gateway.pipeline.pricing import price
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.remote import UnseenImageError
 from gateway.pipeline.routing import route
+from gateway.pipeline.stored import look_behind
 from gateway.pipeline.story import (
     hash_images,
     refuse_what_is_late,
@@ -51,6 +52,7 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
     try:
         request = await read_request(exchange)
         route(parts, exchange, request)
+        look_behind(parts, exchange, request)
         await _admitted(parts, exchange, request)
     except UnseenImageError:
         is_undecided, exchange.fetch_seconds = True, 0.0

@@ -27,6 +27,7 @@ from gateway.pipeline.planning import Plan
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.rewriting import rewrite
 from gateway.pipeline.routing import route
+from gateway.pipeline.stored import look_behind
 from gateway.pipeline.usage import FIELD_REFUSALS, names_stream_options, wants_usage
 from gateway.upstream.client import Answer, Segment
 from gateway.upstream.errors import UpstreamDownError, UpstreamError, UpstreamTimeoutError
@@ -49,6 +50,8 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     request = await read_request(exchange)
     route(parts, exchange, request)
+    if request.previous_id is not None or request.is_background:
+        look_behind(parts, exchange, request)
     failure: Failure
     try:
         answer = await _serve_at(parts, exchange, request)

@@ -12,12 +12,14 @@ from typing import Any
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
+from gateway.domain.stored_answers import owner_of
 from gateway.domain.tenancy import Tenancy
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline import settle
 from gateway.pipeline.backend import refuse_if_all_full
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import refuse_at_the_door
+from gateway.pipeline.retrieving import ask_for_stored
 from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
 from gateway.server.body_hold import BodyHold
@@ -42,7 +44,7 @@ from gateway.server.receive import BodyLimits, ClientLeftError, Receive, receive
 from gateway.server.tokens_route import answer_tokens
 from gateway.server.try_route import answer_try
 from gateway.wire.dialects.table import DIALECTS
-from gateway.wire.routes import ANSWERED_HERE, TRY_PATH, Kind, classify, sent_on
+from gateway.wire.routes import ANSWERED_HERE, TRY_PATH, WITH_OWNER, WITHOUT_BODY, Kind, classify, sent_on
 
 Scope = MutableMapping[str, Any]
 logger = logging.getLogger(__name__)
@@ -135,12 +137,16 @@ class Proxy:
         if route.kind is Kind.TOKENS and not self._counts_here(arrival):
             route = exchange.route = sent_on(route)
         self._refuse_closed(exchange)
-        if route.kind is not Kind.MODELS:
+        if route.kind in WITH_OWNER:
+            exchange.owner = owner_of(exchange.tenant, arrival.key)
+        if route.kind not in WITHOUT_BODY:
             self._refuse_at_the_door(exchange, arrival)
         self._door.seats.take()
         try:
             if route.kind is Kind.MODELS:
                 await self._list_models(exchange, receive, send)
+            elif route.kind is Kind.STORED_RESPONSE and exchange.would_be is None:
+                await self._pass_stored(exchange, receive, send)
             else:
                 await self._serve_seated(exchange, arrival, receive, send)
         finally:
@@ -177,6 +183,19 @@ class Proxy:
         finally:
             watch.stop()
 
+    async def _pass_stored(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        exchange.received = self._parts.clock()
+        watch = self._watches.over(exchange, receive)
+        answer = None
+        try:
+            answer = await ask_for_stored(self._parts, exchange)
+            settle.head_arrived(exchange, answer)
+            await relay(self._parts, exchange, answer, send)
+        finally:
+            watch.stop()
+            if answer is not None:
+                answer.finish()
+
     async def _serve_seated(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
         answer = None
         patience = min(self._door.wait_seconds, arrival.deadline_seconds or self._door.wait_seconds)
@@ -205,8 +224,7 @@ class Proxy:
         finally:
             if answer is not None:
                 answer.finish()
-            if exchange.lease is not None:
-                exchange.lease.abandon()
+            settle.let_go(self._parts, exchange)
             body_hold.release()
 
     async def _receive(

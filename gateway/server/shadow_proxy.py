@@ -38,6 +38,8 @@ class ShadowProxy(Proxy):
     def _refuse_closed(self, exchange: Exchange) -> None:
         if passes_in_shadow(exchange.route):
             exchange.would_be = WouldBe(exchange.route.refusal)
+        elif exchange.route.kind is Kind.STORED_RESPONSE:
+            exchange.would_be = WouldBe(is_undecided=True)  # what was stored before may be told to anyone
         else:
             super()._refuse_closed(exchange)
 

@@ -57,6 +57,7 @@ ENDPOINTS = (
     "/v1/messages",
     "/v1/completions",
     "/v1/embeddings",
+    "/v1/responses",
     "/v1/models",
     "/tokenize",
     "/detokenize",

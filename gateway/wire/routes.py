@@ -24,6 +24,8 @@ class Kind(StrEnum):
     CHAT = "chat"
     BATCH = "batch"
     MESSAGES = "messages"
+    RESPONSES = "responses"
+    STORED_RESPONSE = "stored_response"
     MESSAGE_TOKENS = "message_tokens"
     COMPLETIONS = "completions"
     EMBEDDINGS = "embeddings"
@@ -39,6 +41,9 @@ class Kind(StrEnum):
 
 ANSWERED_HERE = frozenset({Kind.PREFLIGHT, Kind.TRY, Kind.TOKENS})
 """No place in the engine's line is needed for these."""
+WITHOUT_BODY = frozenset({Kind.MODELS, Kind.STORED_RESPONSE})
+WITH_OWNER = frozenset({Kind.RESPONSES, Kind.STORED_RESPONSE, Kind.PREFLIGHT})
+"""It makes a difference there who it was that asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Route:
     """Where a request leads.
 
     `methods` are those that the path answers (for `Allow`), `why` is the sentence of a closed route, `model_id` the
-    model asked for; None asks for the list.
+    model asked for; None asks for the list. `response_id` names the stored answer of Kind.STORED_RESPONSE.
     """
 
     kind: Kind
@@ -54,6 +59,7 @@ class Route:
     methods: tuple[str, ...] = ()
     why: str = ""
     model_id: str | None = None
+    response_id: str | None = None
 
     @property
     def refusal(self) -> GatewayError | None:
@@ -74,6 +80,7 @@ _OPEN = {
         ("/v1/chat/completions", Kind.CHAT, "POST"),
         ("/v1/chat/completions/batch", Kind.BATCH, "POST"),
         ("/v1/messages", Kind.MESSAGES, "POST"),
+        ("/v1/responses", Kind.RESPONSES, "POST"),
         ("/v1/completions", Kind.COMPLETIONS, "POST"),
         ("/v1/embeddings", Kind.EMBEDDINGS, "POST"),
         (TOKENIZE_PATH, Kind.TOKENS, "POST"),
@@ -127,7 +134,6 @@ _OPERATOR_PATHS = (
 )
 
 _CLOSED = dict.fromkeys(_OPERATOR_PATHS, _OPERATOR) | {
-    "/v1/responses": "its images, and histories stored on the server, are not yet inspected. Use /v1/chat/completions.",
     "/cohere/v2/chat": _USE_CHAT,
     "/v1/systemone": _USE_CHAT,
     "/generative_scoring": _USE_CHAT,
@@ -146,17 +152,19 @@ _CLOSED = dict.fromkeys(_OPERATOR_PATHS, _OPERATOR) | {
     "/v1/realtime": _AUDIO,
     "/cohere/v2/chat/render": _SCALE_OUT,
     "/v1/messages/render": _SCALE_OUT,
+    "/v1/responses/render": _SCALE_OUT,
     "/v1/completions/render": _SCALE_OUT,
     "/v1/chat/completions/render": _SCALE_OUT,
     "/v1/completions/derender": _SCALE_OUT,
     "/v1/chat/completions/derender": _SCALE_OUT,
 }
 _CLOSED_BELOW = {
-    "/v1/responses/": _CLOSED["/v1/responses"],
     "/inference/": _SCALE_OUT,
     "/fault_tolerance/": _OPERATOR,
 }
 _MODEL_PREFIX = "/v1/models/"
+_RESPONSE_PREFIX = "/v1/responses/"
+_CANCEL = "/cancel"
 
 
 def classify(method: str, path: str) -> Route:
@@ -167,6 +175,10 @@ def classify(method: str, path: str) -> Route:
     model_id = path.removeprefix(_MODEL_PREFIX)
     if path.startswith(_MODEL_PREFIX) and model_id and not model_id.endswith("/"):
         return _if_allowed(Route(Kind.MODELS, path, ("GET",), model_id=model_id), method)
+    response_id = path.removeprefix(_RESPONSE_PREFIX).removesuffix(_CANCEL)
+    if path.startswith(_RESPONSE_PREFIX) and path not in _CLOSED and response_id and "/" not in response_id:
+        method_of = "POST" if path.endswith(_CANCEL) else "GET"
+        return _if_allowed(Route(Kind.STORED_RESPONSE, path, (method_of,), response_id=response_id), method)
     why = _CLOSED.get(path) or next((why for start, why in _CLOSED_BELOW.items() if path.startswith(start)), None)
     return Route(Kind.UNKNOWN, path) if why is None else Route(Kind.CLOSED, path, why=why)
 

@@ -4,7 +4,7 @@ By path and not by what is served there, for what is refused there speaks so too
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -67,6 +67,23 @@ def _anthropic_event(body: bytes) -> bytes:
     return b"event: error\ndata: " + body + b"\n\n"
 
 
+class _Told(msgspec.Struct):
+    error: dict[str, Any]
+
+
+_told_decoder = msgspec.json.Decoder(_Told)
+
+
+def _responses_event(body: bytes) -> bytes:
+    """As OpenAI documents the event, with its fields at the top, and as its servers send it, with `error` around them:
+    clients read either.
+    """
+    error = _told_decoder.decode(body).error
+    fields = {name: error.get(name) for name in ("code", "message", "param")}
+    event = {"type": "error", **fields, "sequence_number": 0, "error": error}
+    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
 # A comment (a line that begins with a colon) means nothing to any reader of server-sent events.
 OPENAI = Voice(error_body, _openai_words, _openai_event, b": waiting\n\n", msgspec.json.Decoder(_OpenAIError))
 ANTHROPIC = Voice(
@@ -77,7 +94,9 @@ ANTHROPIC = Voice(
     msgspec.json.Decoder(_AnthropicError),
 )
 
-_BY_PREFIX = {"/v1/messages": ANTHROPIC}
+RESPONSES = replace(OPENAI, event=_responses_event)
+
+_BY_PREFIX = {"/v1/messages": ANTHROPIC, "/v1/responses": RESPONSES}
 
 
 def voice_of(path: str) -> Voice:

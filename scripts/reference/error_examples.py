@@ -89,8 +89,7 @@ EXAMPLES = {
         ),
         GatewayError(
             Code.PERMISSION_DENIED,
-            "`/v1/responses` is closed here: its images, and histories stored on the server, are not yet inspected. "
-            "Use /v1/chat/completions.",
+            "`/v1/responses/render` is closed here: it takes prepared model inputs whose cost cannot be checked.",
         ),
         GatewayError(Code.MODEL_NOT_FOUND, "There is no model 'gpt-4o'; there are: tiny."),
         GatewayError(Code.NOT_FOUND, "There is no route `/chat/completions` here."),

@@ -93,6 +93,32 @@ ANTHROPIC_SOURCES: Mapping[str, Write] = {
 }
 
 
+def _input_text(words: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": words}
+
+
+def _input_image(url: str | None, **more: Any) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": url, "detail": "auto", **more}
+
+
+RESPONSES_SOURCES: Mapping[str, Write] = {
+    "data URL": lambda picture: _input_image(picture.data_url),
+    "http(s) address": lambda picture: _input_image(picture.address),
+    "with a uuid": lambda picture: _input_image(picture.data_url, uuid="u-1"),
+    "uuid alone": lambda _picture: _input_image(None, uuid="u-1"),
+}
+
+
+def _input(role: str) -> Callable[[list[Any]], dict[str, Any]]:
+    return lambda parts: {"model": MODEL, "max_output_tokens": 2, "input": _conversation(role, parts)}
+
+
+def _output(parts: list[Any]) -> dict[str, Any]:
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    items = [call, {"type": "function_call_output", "call_id": "c1", "output": parts}]
+    return {"model": MODEL, "max_output_tokens": 2, "input": items}
+
+
 def _conversation(role: str, parts: list[Any]) -> list[dict[str, Any]]:
     messages = [{"role": role, "content": parts}]
     return messages if role == "user" else [*messages, {"role": "user", "content": "What do you see?"}]
@@ -126,6 +152,7 @@ ANTHROPIC_ROLES: Mapping[str, Callable[[list[Any]], dict[str, Any]]] = {
     "tool": lambda parts: _messages(_tool_result(parts)),
 }
 _CHAT_FATES = {"uuid alone": Fate.REFUSED}
+_RESPONSES_FATES = {"uuid alone": Fate.REFUSED, "assistant": Fate.REFUSED}
 _ANTHROPIC_FATES = {"system": Fate.NOT_SEEN}
 
 DOORS: tuple[Door, ...] = (
@@ -160,6 +187,14 @@ DOORS: tuple[Door, ...] = (
         _text,
         lambda answer: answer["input_tokens"],
         _ANTHROPIC_FATES,
+    ),
+    Door(
+        "/v1/responses",
+        RESPONSES_SOURCES,
+        {role: _input(role) for role in ("system", "user", "assistant")} | {"tool": _output},
+        _input_text,
+        lambda answer: answer["usage"]["input_tokens"],
+        _RESPONSES_FATES,
     ),
 )
 

@@ -46,7 +46,7 @@ REQUESTS = {
     Code.INVALID_JSON: ("POST", CHAT, {"content": b'{"model": '}),
     Code.INVALID_REQUEST: ("POST", CHAT, {"json": {"messages": []}}),
     Code.REQUEST_EXCEEDS_BUDGET: ("POST", CHAT, {"json": chat("What?", n=8)}),
-    Code.PERMISSION_DENIED: ("POST", "/v1/responses", {"json": {}}),
+    Code.PERMISSION_DENIED: ("POST", "/v1/responses/render", {"json": {}}),
     Code.MODEL_NOT_FOUND: ("GET", "/v1/models/gpt-4o", {}),
     Code.NOT_FOUND: ("POST", "/chat/completions", {"json": {}}),
     Code.METHOD_NOT_ALLOWED: ("GET", CHAT, {}),

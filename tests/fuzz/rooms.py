@@ -25,6 +25,7 @@ from gateway.wire.completions import parse_completions
 from gateway.wire.data_url import read_data_url
 from gateway.wire.dialects.anthropic import parse_messages
 from gateway.wire.dialects.batch import parse_batch
+from gateway.wire.dialects.responses import parse_responses
 from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.generic import parse_generic
@@ -106,6 +107,7 @@ _PARSERS: tuple[Callable[[bytes], object], ...] = (
     parse_generic,
     parse_messages,
     parse_batch,
+    parse_responses,
     lambda body: chat_of_messages(body, IN_PLACE),
 )
 

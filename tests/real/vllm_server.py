@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.support.processes import free_port
@@ -54,9 +54,10 @@ def running(
     sequences: int = 8,
     kv_blocks: int | None = None,
     more: Sequence[str] = TOOLS,
+    environment: Mapping[str, str] = {},
 ) -> Iterator[RunningVllm]:
-    """Serve `model_folder` with the interpreter `python` and `more` arguments; the log goes into `work`. A block is 128
-    tokens.
+    """Serve `model_folder` with the interpreter `python`, `more` arguments and `environment`; the log goes into `work`.
+    A block is 128 tokens.
 
     Raises RuntimeError with the end of the log when the server does not become healthy.
     """
@@ -83,7 +84,7 @@ def running(
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            env=os.environ | ENVIRONMENT,
+            env=os.environ | ENVIRONMENT | environment,
         )
     try:
         _wait_until_healthy(server, process)

@@ -159,8 +159,7 @@ class TestNothingIsRefused:
     @pytest.mark.parametrize(
         ("method", "path", "status"),
         [
-            ("POST", "/v1/responses", 403),
-            ("GET", "/v1/responses/resp_1", 403),
+            ("POST", "/v1/responses/render", 403),
             ("POST", "/pooling", 403),
             ("POST", "/v1/messages/render", 403),
             ("POST", "/v1/audio/transcriptions", 403),
@@ -177,7 +176,7 @@ class TestNothingIsRefused:
         assert line["shadow"] == "refused"
 
     async def test_a_stream_that_nobody_could_read_passes_too(self):
-        _, answer, line = await answered({"stream": True}, path="/v1/responses")
+        _, answer, line = await answered({"stream": True}, path="/v1/responses/render")
         assert answer.content == b"".join(EVENTS)
         assert line["outcome"] == "finished"
 

@@ -12,6 +12,7 @@ from gateway.wire.voices import ANTHROPIC, voice_of
         ("POST", "/v1/chat/completions", Kind.CHAT),
         ("POST", "/v1/chat/completions/batch", Kind.BATCH),
         ("POST", "/v1/messages", Kind.MESSAGES),
+        ("POST", "/v1/responses", Kind.RESPONSES),
         ("POST", "/v1/completions", Kind.COMPLETIONS),
         ("POST", "/v1/embeddings", Kind.EMBEDDINGS),
         ("POST", "/tokenize", Kind.TOKENS),
@@ -27,6 +28,17 @@ def test_open_routes(method, path, kind):
     assert (route.kind, route.methods, route.model_id, route.refusal) == (kind, (method,), None, None)
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/responses/resp_1"), ("POST", "/v1/responses/resp_1/cancel")])
+def test_one_stored_answer(method, path):
+    route = classify(method, path)
+    assert (route.kind, route.methods, route.response_id) == (Kind.STORED_RESPONSE, (method,), "resp_1")
+
+
+@pytest.mark.parametrize("path", ["/v1/responses/", "/v1/responses//cancel", "/v1/responses/a/b", "/v1/responses/a/"])
+def test_what_names_no_stored_answer(path):
+    assert classify("GET", path).kind is Kind.UNKNOWN
+
+
 @pytest.mark.parametrize("model_id", ["m", "Qwen/Qwen2.5-VL-7B-Instruct"])
 def test_one_model(model_id):
     route = classify("GET", f"/v1/models/{model_id}")
@@ -36,9 +48,6 @@ def test_one_model(model_id):
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/responses",
-        "/v1/responses/resp_1",
-        "/v1/responses/resp_1/cancel",
         "/v1/responses/render",
         "/v1/messages/render",
         "/v2/embed",

@@ -7,6 +7,7 @@ from gateway.wire.completions import parse_completions
 from gateway.wire.dialects.anthropic import MESSAGE_TOKENS, MESSAGES
 from gateway.wire.dialects.batch import BATCH
 from gateway.wire.dialects.record import Dialect, RenderingOf
+from gateway.wire.dialects.responses import RESPONSES
 from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.generic import parse_generic
 from gateway.wire.routes import Kind
@@ -31,6 +32,7 @@ DIALECTS: Mapping[Kind, Dialect] = dict.fromkeys(Kind, GENERIC) | {
     Kind.CHAT: CHAT,
     Kind.BATCH: BATCH,
     Kind.MESSAGES: MESSAGES,
+    Kind.RESPONSES: RESPONSES,
     Kind.MESSAGE_TOKENS: MESSAGE_TOKENS,
     Kind.COMPLETIONS: COMPLETIONS,
     Kind.EMBEDDINGS: EMBEDDINGS,

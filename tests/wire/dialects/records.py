@@ -138,6 +138,54 @@ def _tool_result(parts: list[Any]) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 8, "messages": turns, "system": "Look."}
 
 
+def _input_text(words: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": words}
+
+
+def _input_image(url: str, **more: Any) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": url, **more}
+
+
+RESPONSES_IMAGES = (
+    Written("data_url", _input_image(URL), ".image_url", lambda kind, new: _input_image(_data_url(kind, new))),
+    Written(
+        "with_detail",
+        _input_image(URL, detail="low"),
+        ".image_url",
+        lambda kind, new: _input_image(_data_url(kind, new), detail="low"),
+    ),
+    Written(
+        "address",
+        _input_image(ADDRESS),
+        ".image_url",
+        lambda kind, new: _input_image(_data_url(kind, new)),
+        is_remote=True,
+    ),
+    Written(
+        "uuid",
+        _input_image(URL, uuid="u-1"),
+        ".image_url",
+        lambda kind, new: _input_image(_data_url(kind, new)),
+        with_uuid=lambda: _input_image(URL),
+    ),
+)
+
+
+def _input(parts: list[Any]) -> dict[str, Any]:
+    said = {"role": "assistant", "content": "I see."}
+    turns = [{"role": "user", "content": parts}, said, {"role": "user", "content": "And?"}]
+    return {"model": "m", "input": turns, "instructions": "Look.", "store": False}
+
+
+def _output(parts: list[Any]) -> dict[str, Any]:
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    return {"model": "m", "input": [call, {"type": "function_call_output", "call_id": "c", "output": parts}, call]}
+
+
+RESPONSES_PLACES = {
+    "input[0].content": _input,
+    "input[1].output": _output,
+}
 ANTHROPIC_PLACES = {"messages[0].content": _messages, "messages[1].content[0].content": _tool_result}
 RECORDS = (
     Record(
@@ -150,4 +198,5 @@ RECORDS = (
     Record(Kind.BATCH, CHAT_IMAGES, {"messages[1][0].content": _batch}, _text, _text),
     Record(Kind.MESSAGES, ANTHROPIC_IMAGES, ANTHROPIC_PLACES, _text, _text),
     Record(Kind.MESSAGE_TOKENS, ANTHROPIC_IMAGES, ANTHROPIC_PLACES, _text, _text),
+    Record(Kind.RESPONSES, RESPONSES_IMAGES, RESPONSES_PLACES, _input_text, _input_text),
 )

@@ -1,0 +1,169 @@
+"""The items of a Responses body: what each is in the chat that vLLM makes of them, and where images stand in it.
+
+Images come in messages of the user, the system and the developer, and in what tools gave. In both a part goes by its
+`type`, unless it has a `uuid`: then vLLM goes by its keys.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.request import MessageOutline, Path
+from gateway.wire import read
+from gateway.wire.images import Images
+from gateway.wire.read import ABSENT
+
+_ROLES = ("user", "assistant", "system", "developer")
+_CALLS = ("function_call", "custom_tool_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_TEXT_TYPES = ("input_text", "output_text")
+_ITEMS = "Send messages, function_call, function_call_output, custom_tool_call, custom_tool_call_output or reasoning."
+_IMAGE = 'Send images as {"type": "input_image", "image_url": "data:image/png;base64,..."}.'
+
+
+class Part(msgspec.Struct):
+    """The keys of a part that decide what it is. The URL stays a view of the body."""
+
+    type: Any = None
+    text: Any = None
+    refusal: Any = None
+    image_url: msgspec.Raw = ABSENT
+    detail: Any = None
+    uuid: Any = None
+
+
+Content = list[Part] | str | dict[str, msgspec.Raw] | None
+
+
+class Item(msgspec.Struct):
+    """The keys of an item that cost something or decide what it is."""
+
+    type: Any = msgspec.UNSET
+    role: Any = None
+    content: Content = None
+    output: Content = None
+    summary: Content = None
+    name: Any = None
+    namespace: Any = None
+    arguments: Any = None
+    input: Any = None
+    tools: msgspec.Raw = ABSENT
+
+
+class Turns:
+    """The messages of the chat, as they come; an assistant's thoughts, words and calls join into one as in vLLM."""
+
+    def __init__(self) -> None:
+        self.messages: list[MessageOutline] = []
+        self._said: set[str] = set()
+
+    def add(self, role: str, text_bytes: int, images: tuple[int, ...] = (), uncertain_bytes: int = 0) -> None:
+        self.messages.append(MessageOutline(role, text_bytes, images, uncertain_bytes))
+        self._said.clear()
+
+    def add_said(self, what: str, text_bytes: int) -> None:
+        """`what` an assistant has once in a message, but for calls. Templates may leave any of it out."""
+        if not self.messages or self.messages[-1].role != "assistant" or (what in self._said and what != "calls"):
+            self.add("assistant", text_bytes, (), text_bytes)
+        else:
+            last = self.messages[-1]
+            total, uncertain = last.text_bytes + text_bytes, last.uncertain_text_bytes + text_bytes
+            self.messages[-1] = MessageOutline("assistant", total, (), uncertain)
+        self._said.add(what)
+
+
+def add_item(turns: Turns, item: Item, place: Path, path: str, images: Images) -> None:
+    """`place` leads to the item in the body, and `path` says so in errors. Raises GatewayError."""
+    kind = "message" if item.type is msgspec.UNSET else item.type
+    if kind in _CALLS:
+        turns.add_said("calls", sum(map(read.rendered_bytes, (item.name, item.namespace, item.arguments, item.input))))
+    elif kind in _OUTPUTS:
+        text_bytes, found = _read_content(item.output, (*place, "output"), f"{path}.output", images)
+        turns.add("tool", text_bytes, found)
+    elif kind == "reasoning":
+        turns.add_said("reasoning", _first_text(item.content, path) or _first_text(item.summary, path))
+    elif kind != "message":
+        raise _refusal(path, f"Items of its type are not supported. {_ITEMS}")
+    elif item.role == "assistant":
+        _refuse_images(item.content, f"{path}.content")
+        turns.add_said("content", _first_text(item.content, path))
+    elif item.role in _ROLES:
+        text_bytes, found = _read_content(item.content, (*place, "content"), f"{path}.content", images)
+        side_bytes = _side_text_bytes(item)
+        turns.add(item.role, text_bytes + side_bytes, found, side_bytes)
+    else:
+        raise _refusal(f"{path}.role", f"It must be one of {', '.join(_ROLES)}.")
+
+
+def _read_content(content: Content, place: Path, path: str, images: Images) -> tuple[int, tuple[int, ...]]:
+    """UTF-8 bytes of its text, ordinals of its images."""
+    if isinstance(content, str):
+        return read.utf8_bytes(content), ()
+    if not isinstance(content, list):
+        raise _refusal(path, "It must be a string or a list of parts.")
+    text_bytes = 0
+    ordinals = []
+    for index, part in enumerate(content):
+        at = f"{path}[{index}]"
+        if part.type == "input_image":
+            ordinals.append(_add_image(part, (*place, index), at, images))
+        else:
+            text_bytes += _text_of(part, at)
+    return text_bytes, tuple(ordinals)
+
+
+def _add_image(part: Part, place: Path, path: str, images: Images) -> int:
+    if bytes(memoryview(part.image_url)[:1]) != b'"':
+        why = (
+            "it is known only by its `uuid`, and its cost is not" if part.uuid is not None else "it has no `image_url`"
+        )
+        raise _refusal(path, f"The image cannot be taken: {why}. {_IMAGE}")
+    detail = part.detail if isinstance(part.detail, str) else None
+    return images.add(place, f"{path}.image_url", part.image_url, detail, has_uuid=part.uuid is not None)
+
+
+def _text_of(part: Part, path: str) -> int:
+    if part.uuid is not None:
+        raise _refusal(path, "With a `uuid`, vLLM goes by the other keys of a part, not by its type. Take it out.")
+    if part.type == "refusal":
+        return read.rendered_bytes(part.refusal)
+    if part.type not in _TEXT_TYPES:
+        raise _refusal(path, f"Parts of its type are not supported. Send text as `input_text`. {_IMAGE}")
+    if not isinstance(part.text, str):
+        raise _refusal(path, "`text` must be a string.")
+    return read.utf8_bytes(part.text)
+
+
+_THOUGHTS: Final = ("reasoning_text", "summary_text")
+
+
+def _first_text(content: Content, path: str) -> int:
+    """Of an assistant's parts vLLM takes the first; its other parts reach no model."""
+    if isinstance(content, list):
+        part = content[0] if content else None
+        if part is None:
+            return 0
+        return read.rendered_bytes(part.text) if part.type in _THOUGHTS else _text_of(part, f"{path}.content[0]")
+    if isinstance(content, dict):
+        raise _refusal(path, "`content` must be a string or a list of parts.")
+    return read.rendered_bytes(content)
+
+
+def _refuse_images(content: Content, path: str) -> None:
+    for index, part in enumerate(content if isinstance(content, list) else ()):
+        if part.type == "input_image" or memoryview(part.image_url):
+            raise _refusal(
+                f"{path}[{index}]",
+                "Of an assistant's message vLLM takes only the first text. Send the image in a message of the user.",
+            )
+
+
+def _side_text_bytes(item: Item) -> int:
+    """Text beside the content that templates render: the speaker's name, a developer's tools."""
+    tools = read.json_bytes(item.tools) if item.role == "developer" else 0
+    return tools + (read.rendered_bytes(item.name) if isinstance(item.name, str) else 0)
+
+
+def _refusal(path: str, sentence: str) -> GatewayError:
+    return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)
