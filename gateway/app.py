@@ -6,6 +6,7 @@ No decision is taken here and nothing is computed on the way of a request.
 import asyncio
 import os
 import platform
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +16,7 @@ import msgspec
 
 from gateway import __version__
 from gateway.backends import compose_backends
+from gateway.certificates import Certificates, certificates_of
 from gateway.domain.errors import GatewayError
 from gateway.fetching import start_fetching
 from gateway.gpus import watch_gpus
@@ -95,8 +97,8 @@ class Running:
 
 class Application:
     """The ASGI application. Mistakes of the settings that only show when files are read are raised at once
-    (ModelSettingsError). `write_log` takes the lines of the request log; None: standard output. By `timing` requests
-    wait and are counted; None: the event loop's.
+    (ModelSettingsError, CertificateError). `write_log` takes the lines of the request log; None: standard output. By
+    `timing` requests wait and are counted; None: the event loop's.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Application:
         self._write_log = write_log
         self._timing = timing
         self._models = models_of(settings)
+        self._certificates = certificates_of(settings)
         self._control = create_control_app(self, page_access_of(settings), has_drain_route=settings.server.drain_route)
         self._running: Running | None = None
 
@@ -121,6 +124,11 @@ class Application:
             assert self._running is not None, "the server starts the application before it serves"
             drain = self._running.drain
             await self._running.proxy(scope, receive, closing(send) if drain.is_begun else send)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What clients are spoken to with; None: plain HTTP."""
+        return self._certificates.server
 
     @property
     def write_timeout_seconds(self) -> float:
@@ -204,7 +212,9 @@ class Application:
         """Everything started, in the order of need; stopped in reverse whatever happens."""
         async with AsyncExitStack() as stack:
             timing = self._timing or Timing(time.monotonic, asyncio.get_running_loop().call_later)
-            self._running = await _start(self._settings, self._models, self._write_log, timing, stack)
+            self._running = await _start(
+                self._settings, self._models, self._certificates, self._write_log, timing, stack
+            )
             stack.callback(self._stopped)
             yield
 
@@ -228,6 +238,7 @@ class Application:
 async def _start(
     settings: Settings,
     models: list[ServedModel],
+    certificates: Certificates,
     write_log: Callable[[bytes], None] | None,
     timing: Timing,
     stack: AsyncExitStack,
@@ -250,7 +261,9 @@ async def _start(
         is_busy=lambda: seats.taken > 0,
         timing=timing,
         places=stack.enter_context(places_of(settings, os.environ)),
+        tls=certificates.upstreams,
     )
+    stack.callback(asyncio.create_task(certificates.renew_for_ever(), name="certificates").cancel)
     parts = Parts(
         policies=policies_of(settings, budgets),
         backends=backends,

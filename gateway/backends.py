@@ -1,7 +1,7 @@
 """Part of the composition: each upstream of the settings becomes a backend, with what looks at it and follows it."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gateway.domain.breaker import Breaker
@@ -41,6 +41,7 @@ from gateway.upstream.counting import Counter
 from gateway.upstream.pages import Pages
 from gateway.upstream.poll import Poller
 from gateway.upstream.state import PollPace, UpstreamState
+from gateway.upstream.tls import UpstreamTls
 
 _SAMPLE_SECONDS = 5.0
 _FREE_SEQUENCES = 128
@@ -55,9 +56,10 @@ def compose_backends(
     is_busy: Callable[[], bool],
     timing: Timing,
     places: Places,
+    tls: Mapping[str, UpstreamTls],
 ) -> tuple[Backend, ...]:
-    """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests, and
-    `places` are where the models' own files are looked for.
+    """None is started yet. `body_bytes` are for all bodies in the gateway; `is_busy` says that there are requests,
+    `places` are where the models' own files are looked for, and `tls` is for servers of these addresses.
     """
     queue = queue_policy_of(settings, body_bytes)
     backends: list[Backend] = []
@@ -66,7 +68,7 @@ def compose_backends(
         evacuate(backends, timing.clock())
 
     backends.extend(
-        _backend(settings, upstream, models, metrics, queue, is_busy, look_after_who_waits, timing, places)
+        _backend(settings, upstream, models, metrics, queue, is_busy, look_after_who_waits, timing, places, tls)
         for upstream in upstreams_of(settings)
     )
     return tuple(backends)
@@ -82,7 +84,9 @@ def _backend(
     look_after_who_waits: Callable[[UpstreamState], None],
     timing: Timing,
     places: Places,
+    known_tls: Mapping[str, UpstreamTls],
 ) -> Backend:
+    tls = known_tls.get(upstream.url)
     table = ModelTable([model.at_one_upstream() for model in models], engine_of(settings, upstream))
     gate = _gate(settings, upstream, queue, timing)
     log_prefix = "" if upstream.name == ONLY_UPSTREAM else f"{upstream.name}: "
@@ -96,14 +100,17 @@ def _backend(
         clock=timing.clock,
         log_prefix=log_prefix,
     )
-    client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key)
+    client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key, tls=tls)
     breaker = Breaker()
     work_watch = WorkWatch(breaker, client, timing.clock, log_prefix)
     search = ModelSearch(table, places, log_prefix=log_prefix)
     unseen: dict[str, Exchange] = {}
-    counter = Counter(upstream.url, upstream.key)
+    counter = Counter(upstream.url, upstream.key, tls=tls)
     sampler = TextSampler(
-        table, partial(Pages, upstream.url, upstream.key, _SAMPLE_SECONDS), settings.calibration != "off", log_prefix
+        table,
+        partial(Pages, upstream.url, upstream.key, _SAMPLE_SECONDS, tls),
+        settings.calibration != "off",
+        log_prefix,
     )
     calibrator = Calibrator(table, gate, counter, calibration_ways_of(settings), log_prefix=log_prefix)
     poller = Poller(
@@ -122,6 +129,7 @@ def _backend(
         upstream_key=upstream.key,
         clock=timing.clock,
         log_prefix=log_prefix,
+        tls=tls,
     )
     return Backend(upstream.name, table, gate, client, follower, poller, search, calibrator, sampler, breaker, unseen)
 

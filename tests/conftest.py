@@ -2,11 +2,13 @@
 
 `@pytest.mark.system("buildah", root=True)` skips with the command's name where it is missing (on Debian the package
 has the same name). Under GATEWAY_REQUIRE_SYSTEM=1 such a skip is a failure, so a pipeline cannot lose tests unseen.
-`real` tests run only when asked for with `-m real`.
+`real` tests run only when asked for with `-m real`, those of people's clients with `-m clients`; these are skipped, or
+fail likewise, where `make clients` has not set up the clients' environment.
 """
 
 import contextlib
 import os
+import pathlib
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -24,22 +26,27 @@ hypothesis.settings.load_profile("untimed")
 # Model servers of tests are asked what tests ask them; calibration has tests of its own.
 os.environ["GATEWAY_CALIBRATION"] = "off"
 
+CLIENTS_ENVIRONMENT = pathlib.Path(os.environ.get("CLIENTS_VENV", ".venv-clients"))
 LINES = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.markexpr:
         return
-    real = [item for item in items if item.get_closest_marker("real")]
-    config.hook.pytest_deselected(items=real)
-    items[:] = [item for item in items if item not in real]
+    apart = [item for item in items if item.get_closest_marker("real") or item.get_closest_marker("clients")]
+    config.hook.pytest_deselected(items=apart)
+    items[:] = [item for item in items if item not in apart]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     lacking = [lack for mark in item.iter_markers("system") for lack in what_is_lacking(*mark.args, **mark.kwargs)]
-    if not lacking:
-        return
-    reason = f"needs {', '.join(lacking)} (`make system` installs packages)"
+    if lacking:
+        _miss(f"needs {', '.join(lacking)} (`make system` installs packages)")
+    if item.get_closest_marker("clients") and not (CLIENTS_ENVIRONMENT / ".installed").exists():
+        _miss(f"needs people's clients in {CLIENTS_ENVIRONMENT.name} (`make clients` sets it up)")
+
+
+def _miss(reason: str) -> None:
     if os.environ.get("GATEWAY_REQUIRE_SYSTEM") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

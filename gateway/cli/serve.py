@@ -12,6 +12,7 @@ import typer
 import uvicorn
 
 from gateway.app import Application
+from gateway.certificates import CertificateError
 from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
 from gateway.imaging.heap import keep_freed_memory
 from gateway.models.configure import ModelSettingsError
@@ -54,6 +55,8 @@ def serve(
         application = Application(settings)
     except ModelSettingsError as error:
         fail(f"The models cannot be read:\n{error}")
+    except CertificateError as error:
+        fail(f"A certificate cannot be used: {error}")
     if settings.is_shadow:
         logger.warning("shadow mode: nothing is queued, refused or changed; what would be decided is only told")
     _let_files_be_opened(settings.server.seats)
@@ -97,6 +100,7 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(self, application: Application, settings: Settings) -> None:
+        tls = application.tls
         super().__init__(
             uvicorn.Config(
                 application,
@@ -111,6 +115,7 @@ class _Server(uvicorn.Server):
                 server_header=False,
                 timeout_keep_alive=settings.server.keep_alive_seconds,
                 timeout_graceful_shutdown=_LEAVE_SECONDS,
+                ssl_context_factory=None if tls is None else lambda _config, _default: tls,
             )
         )
         self._application = application

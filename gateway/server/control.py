@@ -3,23 +3,27 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from gateway import __version__
 from gateway.domain.errors import Code, GatewayError
 from gateway.server.loopback import refuse_strangers
+from gateway.server.openapi.answers import errors_of
+from gateway.server.openapi.document import complete
+from gateway.server.openapi.page import PAGE_HEADERS, page_of
 from gateway.server.page_access import PageAccess
 from gateway.server.page_routes import add_page_routes
-from gateway.server.preflight_route import preflight_docs
 from gateway.server.refusals import error_response
-from gateway.wire.routes import PREFLIGHT_PATH
 
 DRAIN_PATH = "/gateway/drain"
 _MOST_DRAIN_SECONDS = 3600.0
+_NOT_NOW: dict[int | str, Any] = {503: {"description": "Not now; `reason` says why.", "model": dict[str, str]}}
+_ONLY_FROM_HERE: dict[int | str, Any] = {int(status): errors_of()[status] for status in ("400", "403")}
 
 
 class Control(Protocol):
@@ -54,17 +58,18 @@ class Control(Protocol):
 
 def create_control_app(control: Control, page_access: PageAccess, *, has_drain_route: bool = False) -> FastAPI:
     """Everything that is not proxied, errors in OpenAI's shape included."""
-    app = FastAPI(title="vlm-gateway", version=__version__, redoc_url=None)
+    # FastAPI's own pages of documentation fetch their scripts from the internet.
+    app = FastAPI(title="vlm-gateway", version=__version__, docs_url=None, redoc_url=None)
 
     @app.get("/livez")
     async def livez() -> dict[str, str]:
         return {"status": "alive"}
 
-    @app.get("/startupz")
+    @app.get("/startupz", responses=_NOT_NOW)
     async def startupz(response: Response) -> dict[str, str]:
         return _verdict(response, None if control.is_started() else "the gateway is still starting")
 
-    @app.get("/readyz")
+    @app.get("/readyz", responses=_NOT_NOW)
     async def readyz(response: Response) -> dict[str, str]:
         return _verdict(response, control.why_not_ready(), control.troubles())
 
@@ -74,10 +79,14 @@ def create_control_app(control: Control, page_access: PageAccess, *, has_drain_r
     async def version() -> dict[str, str]:
         return {"version": __version__}
 
-    @app.get("/metrics", response_class=Response)
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics(request: Request) -> Response:
         page, content_type = control.metrics_page(request.headers.get("accept", ""))
         return Response(page, headers={"content-type": content_type})
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(page_of(app.openapi()), media_type="text/html", headers=PAGE_HEADERS)
 
     if has_drain_route:
         _add_drain_route(app, control)
@@ -85,12 +94,12 @@ def create_control_app(control: Control, page_access: PageAccess, *, has_drain_r
     app.add_exception_handler(HTTPException, _as_openai_error)
     app.add_exception_handler(RequestValidationError, _as_bad_request)
     app.add_exception_handler(GatewayError, _as_it_is)
-    _document_preflight(app)
+    _document(app)
     return app
 
 
 def _add_drain_route(app: FastAPI, control: Control) -> None:
-    @app.post(DRAIN_PATH)
+    @app.post(DRAIN_PATH, responses=_ONLY_FROM_HERE)
     async def drain(
         request: Request, timeout_seconds: Annotated[float, Query(ge=0, le=_MOST_DRAIN_SECONDS)] = 30.0
     ) -> dict[str, str | int]:
@@ -102,7 +111,7 @@ def _add_drain_route(app: FastAPI, control: Control) -> None:
         control.drain()
         return await _drained(control, timeout_seconds)
 
-    @app.delete(DRAIN_PATH)
+    @app.delete(DRAIN_PATH, responses=_ONLY_FROM_HERE)
     async def call_off_drain(request: Request) -> dict[str, str | int]:
         """Takes it into service again."""
         refuse_strangers(request.client, request.headers)
@@ -117,12 +126,13 @@ async def _drained(control: Control, timeout_seconds: float) -> dict[str, str | 
     return {"status": "drained" if control.is_drained() else "draining", "in_flight": control.in_flight()}
 
 
-def _document_preflight(app: FastAPI) -> None:
-    """It is answered beside this application, but belongs on its page of documentation."""
+def _document(app: FastAPI) -> None:
+    """Of the routes that are answered beside this application too. Mistakes are 400 here, and in OpenAI's shape."""
     document = app.openapi()
-    operations, components = preflight_docs()
-    document["paths"][PREFLIGHT_PATH] = operations
-    document.setdefault("components", {}).setdefault("schemas", {}).update(components)
+    for item in document["paths"].values():
+        for operation in item.values():
+            operation["responses"].pop("422", None)
+    complete(document)
 
 
 def _verdict(response: Response, why_not: str | None, troubles: Sequence[str] = ()) -> dict[str, str]:

@@ -96,6 +96,8 @@ class GatewayProtocol(HttpToolsProtocol):
         cycle = self._newest
         if self._is_deaf or cycle is None or cycle.more_body or cycle.response_started:
             return False
+        if not self.transport.can_write_eof():  # over TLS no answer can be sent any more
+            return False
         cycle.keep_alive = False
         self._half_closed = HalfClosed(
             self.transport,
@@ -265,7 +267,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._is_deaf = self._is_lingering = True
         self._disarm()
         self.flow.resume_reading()
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # over TLS the connection cannot be half-closed
+            self.transport.write_eof()
         self._header_timer = self.loop.call_later(_LINGER_SECONDS, self._leave)
 
     def _leave(self) -> None:

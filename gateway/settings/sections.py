@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_v
 
 from gateway.domain.image import ImageFormat
 from gateway.settings.section import Section, word
+from gateway.settings.tls import ServerTlsSettings
 
 MIB = 1 << 20
 _OTEL = "opentelemetry-exporter-otlp-proto-http"
@@ -67,6 +68,7 @@ class ServerSettings(Section):
     drain_seconds: Annotated[
         PositiveInt, Field(description="after SIGTERM the process ends by then, whoever is still inside")
     ] = 30
+    tls: ServerTlsSettings = ServerTlsSettings()
 
     @model_validator(mode="after")
     def _grace_is_part_of_the_drain(self) -> Self:

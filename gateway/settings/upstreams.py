@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from gateway.settings.section import Place, Section, checked
+from gateway.settings.tls import UpstreamTlsSettings
 
 
 def _printable(secret: SecretStr) -> SecretStr:
@@ -68,6 +69,7 @@ class UpstreamSettings(Section):
     poll_seconds: Annotated[
         PositiveFloat, Field(description="between two looks at the server's /metrics and /health while there is work")
     ] = 1.0
+    tls: UpstreamTlsSettings = UpstreamTlsSettings()
 
 
 class NamedUpstream(Section):
@@ -82,6 +84,9 @@ class NamedUpstream(Section):
     ] = None
     api_key: Annotated[Key | None, Field(description="its key; left out: upstream.api_key")] = None
     api_key_file: Annotated[str | None, Field(description="a file that has the key; left out: api_key")] = None
+    tls: Annotated[UpstreamTlsSettings | None, Field(description="as upstream.tls, for this one; left out: that")] = (
+        None
+    )
     kv_blocks: Annotated[PositiveInt | None, Field(description="as budget.kv_blocks, for this one; left out: that")] = (
         None
     )

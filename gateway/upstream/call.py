@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from weakref import WeakSet
@@ -16,6 +17,7 @@ from aiohttp.typedefs import LooseHeaders
 from multidict import CIMultiDict
 
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
+from gateway.upstream.tls import certificate_trouble
 from gateway.upstream.watchdog import Deadline
 
 _KEEP_ALIVE_SECONDS = 4.0  # below vLLM's own 5 s, so that it is seldom vLLM who closes an idle connection
@@ -74,7 +76,7 @@ class Call:
         if self._verdict is not None:
             return UpstreamTimeoutError(self._verdict)
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            return UpstreamDownError("no connection could be made")
+            return UpstreamDownError(certificate_trouble(error) or "no connection could be made")
         if isinstance(error, aiohttp.ClientResponseError):
             return UpstreamBrokenError(f"what came is not HTTP ({_without_quote(error.message)})")
         return UpstreamBrokenError(f"the connection broke ({type(error).__name__})")
@@ -138,9 +140,13 @@ class Request(ClientRequest):
 class Connector(aiohttp.TCPConnector):
     """Tells the current call which connection it got, and whether that one has served before."""
 
-    def __init__(self, *, is_pooling: bool) -> None:
-        keep_alive_seconds = _KEEP_ALIVE_SECONDS if is_pooling else None
-        super().__init__(limit=0, force_close=not is_pooling, keepalive_timeout=keep_alive_seconds)
+    def __init__(self, *, is_pooling: bool, context: ssl.SSLContext | None = None) -> None:
+        super().__init__(
+            limit=0,
+            force_close=not is_pooling,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS if is_pooling else None,
+            ssl=True if context is None else context,
+        )
         self._known: WeakSet[ResponseHandler] = WeakSet()
 
     async def connect(

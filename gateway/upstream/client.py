@@ -16,6 +16,7 @@ from gateway.upstream.answer import Answer, Pulse
 from gateway.upstream.call import FAILURES, Call, Connector, Request, current_call
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
 from gateway.upstream.headers import request_headers
+from gateway.upstream.tls import UpstreamTls
 from gateway.upstream.watchdog import Deadline, UpstreamTimeouts, Watchdog
 from gateway.wire.hand_on import NO_HEADERS, OwnHeaders
 
@@ -47,11 +48,18 @@ class UpstreamClient:
     """Requests to one vLLM. `start` belongs inside the event loop; `close` cuts what is still under way."""
 
     def __init__(
-        self, base_url: str, timeouts: UpstreamTimeouts | None = None, *, upstream_key: str | None = None
+        self,
+        base_url: str,
+        timeouts: UpstreamTimeouts | None = None,
+        *,
+        upstream_key: str | None = None,
+        tls: UpstreamTls | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._timeouts = timeouts or UpstreamTimeouts()
         self._upstream_key = upstream_key
+        self._context = None if tls is None else tls.context
+        self._server_name = None if tls is None else tls.server_name
         self._loop: asyncio.AbstractEventLoop
         self._watchdog: Watchdog
         self._pooled: aiohttp.ClientSession
@@ -153,12 +161,12 @@ class UpstreamClient:
         pieces: Sequence[Segment] | None,
     ) -> aiohttp.ClientResponse:
         try:
-            return await _request(self._pooled, method, url, pieces)
+            return await _request(self._pooled, method, url, pieces, self._server_name)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, aiohttp.ClientConnectionResetError) as error:
             if not call.may_retry(error):
                 raise
         self._retried += 1
-        return await _request(self._fresh, method, url, pieces)
+        return await _request(self._fresh, method, url, pieces, self._server_name)
 
     def _accept(self, call: Call, response: aiohttp.ClientResponse) -> Answer:
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -180,7 +188,7 @@ class UpstreamClient:
     def _session(self, *, is_pooling: bool) -> aiohttp.ClientSession:
         connect_seconds = self._timeouts.connect_seconds
         session = aiohttp.ClientSession(
-            connector=Connector(is_pooling=is_pooling),
+            connector=Connector(is_pooling=is_pooling, context=self._context),
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_seconds, sock_connect=connect_seconds),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -199,10 +207,14 @@ def _no_answer(status: int) -> UpstreamBrokenError:
 
 
 async def _request(
-    session: aiohttp.ClientSession, method: str, url: URL, pieces: Sequence[Segment] | None
+    session: aiohttp.ClientSession,
+    method: str,
+    url: URL,
+    pieces: Sequence[Segment] | None,
+    server_name: str | None,
 ) -> aiohttp.ClientResponse:
     data = None if pieces is None else _slices(pieces)
-    return await session.request(method, url, data=data, allow_redirects=False)
+    return await session.request(method, url, data=data, allow_redirects=False, server_hostname=server_name)
 
 
 async def _slices(body: Sequence[Segment]) -> AsyncIterator[memoryview]:

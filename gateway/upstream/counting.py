@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import partial
 
 from gateway.upstream.pages import Page, PageError, Pages
+from gateway.upstream.tls import UpstreamTls
 from gateway.wire import calibration as wire
 
 _REFUSALS = frozenset({400, 422})
@@ -33,8 +34,14 @@ class CountRefusedError(CountError):
 class Counter:
     """Connects when it is first asked, and anew after it was closed."""
 
-    def __init__(self, base_url: str, upstream_key: str | None, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
-        self._open = partial(Pages, base_url, upstream_key, timeout_seconds)
+    def __init__(
+        self,
+        base_url: str,
+        upstream_key: str | None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+        tls: UpstreamTls | None = None,
+    ) -> None:
+        self._open = partial(Pages, base_url, upstream_key, timeout_seconds, tls)
         self._opened: Pages | None = None
         self._takes_priority = True
 

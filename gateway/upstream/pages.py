@@ -10,6 +10,8 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx
 
+from gateway.upstream.tls import UpstreamTls, certificate_trouble
+
 _MOST_BYTES = 16 << 20  # the list of some ten thousand adapters
 _LONGEST_REASON = 200
 _JSON = {"content-type": "application/json"}
@@ -40,13 +42,18 @@ class Page:
 class Pages:
     """The pages of one server. `timeout_seconds` bounds a connection and each silence, twice that a whole page."""
 
-    def __init__(self, base_url: str, upstream_key: str | None, timeout_seconds: float) -> None:
+    def __init__(
+        self, base_url: str, upstream_key: str | None, timeout_seconds: float, tls: UpstreamTls | None = None
+    ) -> None:
         headers: Mapping[str, str] = {"authorization": f"Bearer {upstream_key}"} if upstream_key else {}
         self._whole_seconds = 2 * timeout_seconds
+        self._hint = "" if tls is None else tls.hint
+        self._extensions = {"sni_hostname": tls.server_name} if tls is not None and tls.server_name else None
         self._client = httpx.AsyncClient(
             base_url=base_url,
             headers={"accept-encoding": "identity", **headers},
             timeout=timeout_seconds,
+            verify=True if tls is None else tls.context,
             trust_env=False,
             # A server could make each request longer than the one before.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
@@ -76,12 +83,15 @@ class Pages:
             raise SilentPageError("did not answer in time") from None
         except PageError:
             raise
+        except _BROKEN_OFF as error:
+            raise PageError(one_line(error) + self._hint) from error
         except Exception as error:  # no list of what the library makes of odd answers is complete
-            raise PageError(one_line(error)) from error
+            raise PageError(certificate_trouble(error) or one_line(error)) from error
 
     async def _exchange(self, method: str, path: str, body: bytes | None) -> Page:
         headers = None if body is None else _JSON
-        async with self._client.stream(method, path, content=body, headers=headers) as answer:
+        asking = self._client.stream(method, path, content=body, headers=headers, extensions=self._extensions)
+        async with asking as answer:
             return Page(answer.status_code, await _whole_body(answer))
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.upstream.pages import Page, PageError, Pages, SilentPageError, one_line
 from gateway.upstream.state import Health, Observation, PollPace, UpstreamModel, UpstreamState, next_state
+from gateway.upstream.tls import UpstreamTls
 from gateway.wire.vllm_metrics import EngineReport, parse_metrics
 
 _log = logging.getLogger(__name__)
@@ -50,9 +51,10 @@ async def discover(
     upstream_key: str | None = None,
     timeout_seconds: float = _DISCOVERY_SECONDS,
     clock: Callable[[], float] = time.monotonic,
+    tls: UpstreamTls | None = None,
 ) -> UpstreamState:
     """One look at the start: models, limits, version. Never raises; a server that is not there yet is `is_loading`."""
-    async with _pages(base_url, upstream_key, timeout_seconds) as pages:
+    async with _pages(base_url, upstream_key, timeout_seconds, tls) as pages:
         return next_state(UpstreamState(), await look(pages), clock())
 
 
@@ -91,6 +93,7 @@ class Poller:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         log_prefix: str = "",
+        tls: UpstreamTls | None = None,
     ) -> None:
         self.state = initial or UpstreamState()
         self._base_url = base_url
@@ -102,6 +105,7 @@ class Poller:
         self._sleep = sleep
         self._chance = chance
         self._prefix = log_prefix
+        self._tls = tls
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -117,7 +121,7 @@ class Poller:
         return self.state.report_age_seconds(self._clock())
 
     async def _run(self) -> None:
-        async with _pages(self._base_url, self._upstream_key, _LOOK_SECONDS) as pages:
+        async with _pages(self._base_url, self._upstream_key, _LOOK_SECONDS, self._tls) as pages:
             while True:
                 try:
                     self._learn(await look(pages))
@@ -153,8 +157,10 @@ class Poller:
 
 
 @asynccontextmanager
-async def _pages(base_url: str, upstream_key: str | None, timeout_seconds: float) -> AsyncIterator[Pages]:
-    pages = Pages(base_url, upstream_key, timeout_seconds)
+async def _pages(
+    base_url: str, upstream_key: str | None, timeout_seconds: float, tls: UpstreamTls | None
+) -> AsyncIterator[Pages]:
+    pages = Pages(base_url, upstream_key, timeout_seconds, tls)
     try:
         yield pages
     finally:

@@ -183,6 +183,11 @@ def classify(method: str, path: str) -> Route:
     return Route(Kind.UNKNOWN, path) if why is None else Route(Kind.CLOSED, path, why=why)
 
 
+def open_routes() -> tuple[Route, ...]:
+    """Those that have one path."""
+    return tuple(_OPEN.values())
+
+
 def passes_in_shadow(route: Route) -> bool:
     """What clients of vLLM may call although it ends here in earnest. Never what is for operators, nor what is unknown:
     it would go out under the gateway's own key.

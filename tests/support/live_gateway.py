@@ -133,10 +133,11 @@ async def live_gateway(
     text = bytearray()
     timing = None if clock is None else Timing(clock, clock.call_later)
     application = Application(settings_of(servers, **sections), text.extend, timing)
+    scheme = "http" if application.tls is None else "https"
     # Without `verify` the client would read all certificates of the machine, which takes longer than a test.
     async with (
         _served(application) as (host, port, connections),
-        httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=30, verify=False, trust_env=False) as client,
+        httpx.AsyncClient(base_url=f"{scheme}://{host}:{port}", timeout=30, verify=False, trust_env=False) as client,
     ):
         yield LiveGateway(application, host, port, client, connections, text)
 
@@ -162,6 +163,7 @@ async def _served(application: Application) -> AsyncIterator[tuple[str, int, set
         uvicorn.Config(
             application, http=GatewayProtocol, ws="none", lifespan="on", log_config=None, access_log=False,
             server_header=False, timeout_graceful_shutdown=1,
+            ssl_context_factory=None if application.tls is None else lambda _config, _default: application.tls,
         )
     )  # fmt: skip
     task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -86,6 +87,7 @@ async def model_server(
     roots: Mapping[str, str] | None = None,
     *,
     is_idle: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Stub]:
     """`script` answers the POSTs; what the gateway's poller asks is answered as vLLM does. `roots` are what some of the
     models were loaded from. Its metrics tell nothing, or that it `is_idle`.
@@ -104,7 +106,7 @@ async def model_server(
         else:
             await visit.answer("200 OK")
 
-    async with raw_http_server(serve, port) as stub:
+    async with raw_http_server(serve, port, tls) as stub:
         yield stub
 
 

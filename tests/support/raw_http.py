@@ -1,6 +1,7 @@
 """A small raw HTTP server for tests: it does exactly what a test tells it, wire faults included."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ async def answer_ok(visit: Visit) -> None:
 
 
 @asynccontextmanager
-async def raw_http_server(script: Script, port: int = 0) -> AsyncIterator[Stub]:
+async def raw_http_server(script: Script, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Stub]:
     stub = Stub(script)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -95,9 +96,9 @@ async def raw_http_server(script: Script, port: int = 0) -> AsyncIterator[Stub]:
         tasks.add(task)
         await stub.serve(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    server = await asyncio.start_server(serve, "127.0.0.1", port, ssl=tls)
     host, port = server.sockets[0].getsockname()
-    stub.base_url = f"http://{host}:{port}"
+    stub.base_url = f"{'http' if tls is None else 'https'}://{host}:{port}"
 
     async def stop() -> None:
         server.close()

@@ -3,11 +3,12 @@
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
+from gateway.certificates import CertificateError, certificates_of
 from gateway.cli.check.beside_plan import compare_servers, print_compared
 from gateway.cli.check.calibration import calibrate
 from gateway.cli.check.findings import LOOK_SECONDS, Asked, find, table_of
@@ -23,6 +24,7 @@ from gateway.models.served import ServedModel
 from gateway.policies import UpstreamPolicy, calibration_ways_of, models_of, upstreams_of
 from gateway.settings import Settings
 from gateway.upstream.poll import discover
+from gateway.upstream.tls import UpstreamTls
 
 
 def check(
@@ -63,8 +65,12 @@ def check(
         models = models_of(loaded.settings)
     except ModelSettingsError as mistakes:
         fail(f"The models cannot be read:\n{mistakes}")
+    try:
+        tls = certificates_of(loaded.settings).upstreams
+    except CertificateError as mistake:
+        fail(f"A certificate cannot be used: {mistake}")
     with places_of(loaded.settings, os.environ) as places:
-        findings = find(loaded, asyncio.run(_ask_all(loaded.settings, models, places)), memory_limit_bytes())
+        findings = find(loaded, asyncio.run(_ask_all(loaded.settings, models, places, tls)), memory_limit_bytes())
     print_findings(findings)
     compared = [] if gpu is None else compare_servers(upstreams_of(loaded.settings), Assumed(gpu=gpu, command=command))
     print_compared(compared)
@@ -76,13 +82,23 @@ def check(
         fail("\n".join(sentences), exit_code=1)
 
 
-async def _ask_all(settings: Settings, models: Sequence[ServedModel], places: Places) -> list[Asked]:
+async def _ask_all(
+    settings: Settings, models: Sequence[ServedModel], places: Places, tls: Mapping[str, UpstreamTls]
+) -> list[Asked]:
     """One look at each upstream, its models' files, and what one that is idle says of their prices."""
-    return await asyncio.gather(*(_ask(settings, each, models, places) for each in upstreams_of(settings)))
+    return await asyncio.gather(
+        *(_ask(settings, each, models, places, tls.get(each.url)) for each in upstreams_of(settings))
+    )
 
 
-async def _ask(settings: Settings, upstream: UpstreamPolicy, models: Sequence[ServedModel], places: Places) -> Asked:
-    state = await discover(upstream.url, upstream_key=upstream.key, timeout_seconds=LOOK_SECONDS)
+async def _ask(
+    settings: Settings,
+    upstream: UpstreamPolicy,
+    models: Sequence[ServedModel],
+    places: Places,
+    tls: UpstreamTls | None,
+) -> Asked:
+    state = await discover(upstream.url, upstream_key=upstream.key, timeout_seconds=LOOK_SECONDS, tls=tls)
     table = table_of(settings, upstream, models, state)
     troubles = await asyncio.to_thread(look_for_files, table, places)
-    return Asked(state, table, troubles, await calibrate(upstream, table, state, calibration_ways_of(settings)))
+    return Asked(state, table, troubles, await calibrate(upstream, table, state, calibration_ways_of(settings), tls))

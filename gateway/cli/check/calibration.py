@@ -14,18 +14,23 @@ from gateway.pipeline.calibration import asked_models, is_idle, known_family, me
 from gateway.policies import UpstreamPolicy
 from gateway.upstream.counting import Counter, Way
 from gateway.upstream.state import UpstreamState
+from gateway.upstream.tls import UpstreamTls
 
 _NOT_IDLE = "the server's metrics do not show that it is idle, and only then it is asked"
 
 
 async def calibrate(
-    upstream: UpstreamPolicy, table: ModelTable, state: UpstreamState, ways: Sequence[Way]
+    upstream: UpstreamPolicy,
+    table: ModelTable,
+    state: UpstreamState,
+    ways: Sequence[Way],
+    tls: UpstreamTls | None = None,
 ) -> dict[str, Calibration]:
     """By served name; none where there are no `ways` or no server."""
     names = asked_models(state) if ways and state.is_up else ()
     if not is_idle(state):
         return dict.fromkeys(names, Calibration(CalibrationState.WAITING, trouble=_NOT_IDLE))
-    counter = Counter(upstream.url, upstream.key)
+    counter = Counter(upstream.url, upstream.key, tls=tls)
     try:
         return {
             name: await measure(partial(_ask, counter, name), known_family(table.served(name)), ways) for name in names
