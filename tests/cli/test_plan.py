@@ -163,6 +163,9 @@ def test_a_folder(tmp_path):
         ((*ON_L4, "--vllm-version", "new"), "--vllm-version new: write it as 0.11.0"),
         ((*ON_L4, "stray"), "stray: not understood; a flag of vLLM begins with two dashes"),
         ((*ON_L4, "--max-num-seq", "3"), "did you mean --max-num-seqs?"),
+        (("--modle", QWEN_3B, "--gpu", "L4"), "did you mean --model?"),
+        (("--model", QWEN_3B, "--gpuu", "L4"), "did you mean --gpu?"),
+        ((*ON_L4, "--comand=vllm"), "did you mean --command?"),
         ((*ON_L4, "--command", "vllm serve m"), "beside --command no other flags of vLLM are taken"),
         ((*ON_L4, "--image", "big"), "--image big: write a size in pixels, e.g. 1280x720"),
         ((*ON_L4, "--fit", "many users"), f'--fit "many users": write it as "{GOAL}"'),
@@ -390,3 +393,21 @@ class TestTheHub:
         told = run("--model", "org/none", "--gpu", "H100", "--hub")
         assert told.exit_code == 2
         assert "the hub: org/none is not there, or not for this token" in " ".join(told.output.split())
+
+
+def test_a_comparison_names_flags_that_no_plan_looks_at():
+    words = ("--compare", "3B", "7B", "--gpu", "L4", "--max-model-len", "8192", "--port", "80", "--enable-lora")
+    said = run(*words).stdout
+    assert "- Not needed for a plan: --port.\n" in said
+    assert "- Not planned, though memory depends on it: --enable-lora.\n" in said
+    compared = found(*words)
+    assert (compared["ignored_flags"], compared["unplanned_flags"]) == (["--port"], ["--enable-lora"])
+
+
+def test_a_goal_on_several_cards_tells_what_other_numbers_of_them_lose():
+    words = ("--model", "Qwen/Qwen2.5-VL-32B-Instruct", "--gpu", "A100-40GB", "--cards", "4", "--fit", GOAL)
+    said = run(*words).stdout
+    assert "With --tensor-parallel-size 1: not met.\n" in said
+    assert re.search(r"With --tensor-parallel-size 2: met too, needed: .*weights in fp8", said)
+    assert "Fewer cards for each server leave the others for replicas of it" in said
+    assert [each["cards"] for each in found(*words)["other_cards"]] == [1, 2]

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import typer
+from rich.console import Console
 
 from gateway.cli.options import fail, wide_console
 from gateway.cli.plan import options
 from gateway.cli.plan.asked import Asked, AskedError, Wish, asked_of
-from gateway.cli.plan.comparison import print_comparison
+from gateway.cli.plan.comparison import other_cards, print_comparison
 from gateway.cli.plan.gateway_file import gateway_file
 from gateway.cli.plan.goal import GoalError, read_goal, read_size
 from gateway.cli.plan.page import plan_page
@@ -86,7 +87,8 @@ def plan(
         return
     if compare and (fit_goal is not None or write):
         fail("--compare plans several models: --fit and --write are for one")
-    wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [], is_hub_asked=hub)
+    own = tuple(name for option in context.command.params for name in option.opts)
+    wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [], hub, own)
     try:
         if compare:
             _compare(asked_of(context.args, wish), as_json=as_json, html=html)
@@ -140,16 +142,26 @@ def _held(found: Plan, sizes: list[Size]) -> list[Held]:
 def _print(found: Fitted, goal: Goal | None, held: list[Held], asked: Asked, *, as_json: bool) -> None:
     if as_json:
         report = plan_report(found.plan, held) if goal is None else fit_report(found, held)
-        typer.echo(json.dumps(report | {"ignored_flags": asked.ignored, "unplanned_flags": asked.unplanned}))
+        typer.echo(json.dumps(report | _unused(asked)))
         return
     console = wide_console()
     print_plan(console, found.plan, held)
+    _print_unused(console, asked)
+    if goal is not None:
+        console.print(f"\n{_told(found, goal)}", markup=False, soft_wrap=True)
+        for line in other_cards(found):
+            console.print(line, markup=False, soft_wrap=True)
+    console.print(f"\n{_line(found.plan)}", markup=False, soft_wrap=True)
+
+
+def _print_unused(console: Console, asked: Asked) -> None:
     for words, named in (("Not needed for a plan", asked.ignored), (_UNPLANNED, asked.unplanned)):
         if named:
             console.print(f"- {words}: {', '.join(named)}.", markup=False, soft_wrap=True)
-    if goal is not None:
-        console.print(f"\n{_told(found, goal)}", markup=False, soft_wrap=True)
-    console.print(f"\n{_line(found.plan)}", markup=False, soft_wrap=True)
+
+
+def _unused(asked: Asked) -> dict[str, tuple[str, ...]]:
+    return {"ignored_flags": asked.ignored, "unplanned_flags": asked.unplanned}
 
 
 def _told(found: Fitted, goal: Goal) -> str:
@@ -179,9 +191,12 @@ def _compare(asked: Asked, *, as_json: bool, html: Path | None) -> None:
             except (NotPlannableError, ProcessorConfigError) as refusal:
                 refusals.append(f"{spec.name} on {card.name}: {refusal}")
     if as_json:
-        typer.echo(json.dumps({"plans": [plan_report(each, []) for each in plans], "refused": refusals}))
+        compared = {"plans": [plan_report(each, []) for each in plans], "refused": refusals}
+        typer.echo(json.dumps(compared | _unused(asked)))
     else:
-        print_comparison(wide_console(), plans, refusals)
+        console = wide_console()
+        print_comparison(console, plans, refusals)
+        _print_unused(console, asked)
     if html is not None:
         _write(html, plan_page(plans, [[] for _ in plans]), may_replace=True)
     if not any(each.verdict.outcome is Outcome.FITS for each in plans):

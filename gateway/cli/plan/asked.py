@@ -5,11 +5,13 @@ import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from gateway.domain.memory.gpus import assumed_size, gpu_of, is_supported, known_total_gib, titles
 from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
 from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command, refuse_gone
+from gateway.domain.vllm_flags.naming import is_real, meant
 from gateway.models.hub import Hub
 from gateway.models.spec_sources import find_spec, hub_cache, hub_itself, own_folder
 
@@ -47,12 +49,14 @@ class Wish(NamedTuple):
     vllm_version: str | None
     compared: Sequence[str]
     is_hub_asked: bool = False
+    own_flags: tuple[str, ...] = ()
 
 
 def asked_of(words: Sequence[str], wish: Wish) -> Asked:
     """`words` are those that the command's own options left over. Raises AskedError, ServeLineError,
     NotPlannableError, HubError or ModelFilesError.
     """
+    _refuse_misspelt(words, wish.own_flags)
     line, more = _line_of(words, wish.command)
     version = _version(wish.vllm_version or line.version)
     refuse_gone(line, version)
@@ -77,6 +81,18 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
         ignored=(*line.ignored, *(f"--{name}" for name in line.gone)),
         unplanned=line.unplanned,
     )
+
+
+def _refuse_misspelt(words: Sequence[str], own_flags: Sequence[str]) -> None:
+    """What resembles one of the command's own flags more than any of vLLM's; the others are looked at with the line."""
+    for word in words:
+        name = word.partition("=")[0]
+        if not name.startswith("--") or is_real(name[2:].replace("_", "-").partition(".")[0]):
+            continue
+        of_vllm = meant(name[2:])
+        close = get_close_matches(name, [*own_flags, *([of_vllm] if of_vllm else [])], n=1)
+        if close and close[0] in own_flags:
+            raise AskedError(f"{name} is neither a flag of this command nor of vLLM; did you mean {close[0]}?")
 
 
 def _specs(names: Sequence[str], *, is_hub_asked: bool) -> tuple[ModelSpec, ...]:

@@ -1,4 +1,4 @@
-"""Models and cards side by side."""
+"""Models and cards side by side, and one model on more or fewer cards."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gateway.cli.plan.tables import STYLES, table_of
+from gateway.domain.memory.fit import Fitted
 from gateway.domain.memory.plan import Plan
 from gateway.domain.memory.planning import OUT_OF_SCOPE
 
@@ -45,3 +46,12 @@ def _same_tower(plans: Sequence[Plan]) -> Iterator[str]:
             f"The encoder's output is as wide as the language model: {caches[0][0]:.0f} MiB for {caches[0][1]}, "
             f"{caches[-1][0]:.0f} MiB for {caches[-1][1]}."
         )
+
+
+def other_cards(found: Fitted) -> Iterator[str]:
+    """What each other number of cards would lose."""
+    for each in found.others:
+        needed = f"met too, needed: {', '.join(each.changed) or 'nothing changed'}" if each.is_met else "not met"
+        yield f"With --tensor-parallel-size {each.cards}: {needed}."
+    if any(each.is_met and each.cards < found.cards for each in found.others):
+        yield "Fewer cards for each server leave the others for replicas of it, each of which meets the goal by itself."

@@ -64,6 +64,9 @@ def fit_report(found: Fitted, held: Sequence[Held]) -> dict[str, Any]:
         "is_met": found.is_met,
         "request_tokens": found.request_tokens,
         "changed": list(found.changed),
+        "other_cards": [
+            {"cards": each.cards, "is_met": each.is_met, "changed": list(each.changed)} for each in found.others
+        ],
         "plan": plan_report(found.plan, held),
     }
 

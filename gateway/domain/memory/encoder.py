@@ -66,8 +66,25 @@ def encoder_profile(model: ModelSpec, flags: Flags, version: Version) -> Encoder
     budget = max(batched, tokens)
     per_prompt = max(1, min(flags.limit_mm_per_prompt.get(modality, _UNLIMITED), length // tokens))
     items = max(1, min(budget // tokens, sequences * per_prompt))
-    patches = items * tokens * model.vision.unit_patches
+    profiled = tokens
+    if modality == IMAGE and flags.profiled_image is not None:
+        profiled = _profiled_tokens(family_of(model, flags), tokens, flags.profiled_image)
+    patches = items * profiled * model.vision.unit_patches
     return EncoderProfile(modality, items, tokens, patches, budget, largest)
+
+
+def _profiled_tokens(family: VisionFamily | None, tokens: int, limits: tuple[int, int]) -> int:
+    """Of the image that the tower runs on. Of Qwen's families budget and items stay those of the largest image
+    (vLLM 0.32 `get_mm_max_tokens_per_item`), and only the image itself gets smaller (`get_dummy_mm_data`).
+    """
+    if not isinstance(family, QwenVL):
+        return tokens
+    rows = _rows(tokens)
+    largest = Size(tokens // rows * family.unit, rows * family.unit)
+    width, height = (
+        min(limit or most, most) for limit, most in zip(limits, (largest.width, largest.height), strict=True)
+    )
+    return _embeddings(family, Size(width, height)) or tokens
 
 
 def tower_peak(
@@ -160,8 +177,12 @@ def largest_grid(max_pixels: int, unit: int) -> int:
 
 
 def _ratio(tokens: int) -> float:
-    rows = next(rows for rows in range(math.isqrt(tokens), 0, -1) if tokens % rows == 0)
-    return tokens / rows**2
+    return tokens / _rows(tokens) ** 2
+
+
+def _rows(tokens: int) -> int:
+    """Of the grid that is closest to a square."""
+    return next(rows for rows in range(math.isqrt(tokens), 0, -1) if tokens % rows == 0)
 
 
 def _video_pixels(flags: Flags) -> int:

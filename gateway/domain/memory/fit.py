@@ -1,5 +1,5 @@
 """Flags under which a stated goal fits, with the least loss: one step after another until it does, and then every step
-taken back that turns out not to be needed.
+taken back that turns out not to be needed. So for each number of cards at hand that the model divides over.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ from gateway.domain.memory.weights import scheme_of
 from gateway.domain.quantities import ceil_div
 from gateway.domain.vision.qwen_vl import QwenVL
 
+MORE_CARDS = "more cards"
 _LOWEST_UTILISATION = 0.7
 _LEAST_BATCH = 2048
 _AFTER_POOL = (Phase.SNAPSHOT, Phase.GRAPHS, Phase.SAMPLER_WARMUP, Phase.SERVING)
@@ -40,23 +41,29 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """`changed` names the steps that were needed, the least loss first. `is_met` False: not even all of them do."""
+    """`changed` names the steps that were needed, the least loss first. `is_met` False: not even all of them do.
+    `others` are the answers of other numbers of cards.
+    """
 
     plan: Plan
     request_tokens: int
     changed: tuple[str, ...]
     is_met: bool
+    others: tuple["Fitted", ...] = ()
+
+    @property
+    def cards(self) -> int:
+        return self.plan.flags.tensor_parallel_size
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a step may look at. `cards` may be used by tensor parallel."""
+    """What a step may look at."""
 
     model: ModelSpec
     gpu: Gpu
     version: Version
     goal: Goal
-    cards: int
 
     def plan(self, flags: Flags) -> Plan:
         return make_plan(self.model, self.gpu, flags, self.version)
@@ -80,9 +87,34 @@ class Step(NamedTuple):
 
 
 def fit(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, goal: Goal, *, cards: int = 1) -> Fitted:
-    """From `flags` as they were given. Raises NotPlannableError."""
-    situation = Situation(model, gpu, version, goal, cards)
-    start = _wide_enough(situation, settled(flags, model, gpu, version))
+    """From `flags` as they were given, on the fewest cards that lose least. Raises NotPlannableError."""
+    situation = Situation(model, gpu, version, goal)
+    given = flags.tensor_parallel_size
+    wider = [ranks for ranks in range(given + 1, cards + 1) if _divides_over(model, ranks)]
+    found = [_fit_on(situation, replace(flags, tensor_parallel_size=ranks)) for ranks in (given, *wider)]
+    best = min(found, key=lambda each: (not each.is_met, _loss(each), each.cards if each.is_met else -each.cards))
+    others = tuple(each for each in found if each is not best)
+    changed = (*best.changed, MORE_CARDS) if best.cards > given else best.changed
+    return replace(best, changed=changed, others=others)
+
+
+def _divides_over(model: ModelSpec, ranks: int) -> bool:
+    """Heads and inner layers are shared out evenly; KV heads too, or each is on as many ranks as another."""
+    text, vision = model.text, model.vision
+    kv_heads = max(text.kv_heads, 1)
+    whole = text.heads % ranks == 0 and text.intermediate % ranks == 0
+    return whole and not (kv_heads % ranks and ranks % kv_heads) and (vision is None or vision.heads % ranks == 0)
+
+
+def _loss(found: Fitted) -> list[int]:
+    """The costliest step first; where not even all of them do, they say nothing."""
+    return sorted((list(STEPS).index(name) for name in found.changed), reverse=True) if found.is_met else []
+
+
+def _fit_on(situation: Situation, flags: Flags) -> Fitted:
+    """On as many cards as `flags` say."""
+    model, goal = situation.model, situation.goal
+    start = _wide_enough(situation, settled(flags, model, situation.gpu, situation.version))
     taken: dict[str, Flags] = {}
     plan = situation.plan(start)
     for name, step in STEPS.items():
@@ -196,21 +228,6 @@ def _quantised(situation: Situation, flags: Flags) -> Flags:
     return flags if scheme_of(situation.model, flags) else replace(flags, quantization="fp8")
 
 
-def _more_cards(situation: Situation, flags: Flags) -> Flags:
-    """Twice as many until it fits."""
-    best = flags
-    while best.tensor_parallel_size * 2 <= situation.cards:
-        wider = replace(best, tensor_parallel_size=best.tensor_parallel_size * 2)
-        try:
-            plan = situation.plan(wider)
-        except NotPlannableError:
-            break
-        best = wider
-        if situation.is_met(plan):
-            break
-    return best
-
-
 STEPS: Mapping[str, Step] = {
     "no videos": Step("limit_mm_per_prompt", _no_video),
     "images no larger than the goal's": Step("mm_processor_kwargs", _fewer_pixels),
@@ -221,6 +238,5 @@ STEPS: Mapping[str, Step] = {
     "no CUDA graphs": Step("enforce_eager", _eager),
     "another share of the card": Step("gpu_memory_utilization", _other_share),
     "weights in fp8": Step("quantization", _quantised),
-    "more cards": Step("tensor_parallel_size", _more_cards),
 }
 """In the order of least loss. What each takes away is in docs/plan.md."""

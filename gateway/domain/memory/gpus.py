@@ -13,7 +13,8 @@ from gateway.domain.memory.plan import Gpu
 
 class Row(NamedTuple):
     """`names` is a pattern searched in the lower-case name of a card without blanks and dashes. `capability` is CUDA's
-    where it is below 8.9, which has fp8.
+    where it is below 8.9, which has fp8 (vLLM 0.32 `platforms/cuda.py`). The capabilities are recalled, not read from a
+    source: no card was there to ask, so what is said of them is a doubt and never a refusal.
     """
 
     title: str
@@ -57,7 +58,7 @@ CARDS: tuple[Row, ...] = (
 _LEAST_SHARE = 0.88
 """Of what a card is sold with torch sees 0.91 (T4) to 0.998 (MI300X)."""
 _FP8_WEIGHTS_FROM = 7.5
-"""From there on vLLM unpacks them (Marlin); a KV cache in fp8 wants 8.9."""
+"""From there on vLLM unpacks them (Marlin; vLLM 0.32 `quantization/fp8.py`); a KV cache in fp8 wants 8.9."""
 _KERNEL_LESS = re.compile(r"\brx ?\d{4}|radeon", re.IGNORECASE)
 """Consumer cards of AMD: vLLM 0.13 had no attention kernel for vision towers on them."""
 _NOT_CUDA_OR_ROCM = re.compile(r"ascend|kunlun|xpu|tpu|gaudi|neuron|unified memory|jetson|gb10", re.IGNORECASE)

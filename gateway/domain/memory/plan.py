@@ -203,7 +203,8 @@ NEWEST = Version(0, 32)
 class Flags:
     """What `vllm serve` was told, each under its own name there. None: not told, so its default holds, which depends on
     the version and the card (defaults.py fills it in). `limit_mm_per_prompt` counts by modality; one that is not named
-    has no limit, and `sized_modalities` are those whose size was limited beside their count.
+    has no limit, and `sized_modalities` are those whose size was limited beside their count; `profiled_image` has width
+    and height of images, 0 where one is not limited.
     """
 
     gpu_memory_utilization: float | None = None
@@ -219,6 +220,7 @@ class Flags:
     enforce_eager: bool = False
     limit_mm_per_prompt: Mapping[str, int] = field(default_factory=dict)
     sized_modalities: tuple[str, ...] = ()
+    profiled_image: tuple[int, int] | None = None
     mm_processor_kwargs: Mapping[str, object] = field(default_factory=dict)
     mm_encoder_tp_mode: str = "weights"
     skip_mm_profiling: bool = False

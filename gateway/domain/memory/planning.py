@@ -12,7 +12,7 @@ from gateway.domain.memory.activation import language_model_peak, sampler_peak
 from gateway.domain.memory.calibration import Calibration
 from gateway.domain.memory.checks import Start, phase_checks, verdict_of
 from gateway.domain.memory.defaults import AUTO_LENGTH, NotPlannableError, settled
-from gateway.domain.memory.encoder import IMAGE, VIDEO, embedding_bytes, encoder_profile, tower_peak
+from gateway.domain.memory.encoder import IMAGE, VIDEO, embedding_bytes, encoder_profile, family_of, tower_peak
 from gateway.domain.memory.flag_checks import refuse_contradictions
 from gateway.domain.memory.gpus import fp8_doubt
 from gateway.domain.memory.kv import kv_layout
@@ -31,6 +31,7 @@ from gateway.domain.memory.plan import (
     Version,
 )
 from gateway.domain.memory.weights import loaded_weights, scheme_of
+from gateway.domain.vision.qwen_vl import QwenVL
 
 OLDEST = Version(0, 8)
 """The first with V1 as its engine; before, V1 was a preview that profiled in other ways."""
@@ -174,17 +175,27 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")
     if flags.skip_mm_profiling and profile.modality is not None:
         notes.append("The vision tower is not profiled, so nothing is kept free for it while images are served.")
-    notes.extend(
-        f"--limit-mm-per-prompt: the size of {modality}s is not planned with; vLLM profiles no larger ones, so its "
-        "peak may be below this one. The line below has the count alone."
-        for modality in flags.sized_modalities
-    )
+    notes.extend(_size_notes(model, flags))
     image, video = (profile.max_tokens.get(modality) for modality in (IMAGE, VIDEO))
     if image is not None and video is not None and video <= image:
         notes.append(f"Videos cost nothing here: the largest has {video:,} tokens, the largest image {image:,}.")
     if model.vision is not None and not profile.max_tokens:
         notes.append("No image and no video is allowed: the tower is loaded and never runs.")
     return notes
+
+
+def _size_notes(model: ModelSpec, flags: Flags) -> Iterator[str]:
+    for modality in flags.sized_modalities:
+        if modality == IMAGE and flags.profiled_image is not None and isinstance(family_of(model, flags), QwenVL):
+            yield (
+                "--limit-mm-per-prompt: images are profiled no larger than that, and vLLM still takes larger ones, for "
+                "which nothing is kept free; max_pixels limits those."
+            )
+        else:
+            yield (
+                f"--limit-mm-per-prompt: the size of {modality}s is not planned with; vLLM profiles no larger ones, so "
+                "its peak may be below this one. The line below may have the count alone."
+            )
 
 
 def _card_notes(gpu: Gpu, flags: Flags, scheme: str | None) -> Iterator[str]:

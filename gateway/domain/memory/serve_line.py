@@ -188,7 +188,16 @@ def _limits(flags: Flags, given: Given) -> Flags:
     found = _merged(flags.limit_mm_per_prompt, given)
     limits = {name: _count(given, name, value) for name, value in found.items()}
     sized = {name for name, value in found.items() if isinstance(value, Mapping) and set(value) - {"count"}}
-    return replace(flags, limit_mm_per_prompt=limits, sized_modalities=tuple(sorted({*flags.sized_modalities, *sized})))
+    sized_before = tuple(sorted({*flags.sized_modalities, *sized}))
+    image = _image_size(found["image"]) if "image" in sized else flags.profiled_image
+    return replace(flags, limit_mm_per_prompt=limits, sized_modalities=sized_before, profiled_image=image)
+
+
+def _image_size(options: Mapping[str, Any]) -> tuple[int, int] | None:
+    width, height = (options.get(name) or 0 for name in ("width", "height"))
+    if not all(isinstance(each, int) and each >= 0 for each in (width, height)):
+        raise ServeLineError("--limit-mm-per-prompt: width and height of images are whole numbers above 0")
+    return (width, height) if width or height else None
 
 
 def _count(given: Given, modality: str, value: object) -> int:
@@ -275,9 +284,18 @@ def write_command(model: str, flags: Flags) -> list[str]:
         if name == "language-model-only" or (value := getattr(flags, field_name)) == getattr(defaults, field_name):
             continue
         words.append(f"--{name}")
+        if name == "limit-mm-per-prompt":
+            value = _with_size(value, flags.profiled_image)
         if name not in _SWITCHES:
             words.append(_written(value))
     return words
+
+
+def _with_size(limits: Mapping[str, int], image: tuple[int, int] | None) -> Mapping[str, object]:
+    if image is None or "image" not in limits:
+        return limits
+    sides = {name: side for name, side in zip(("width", "height"), image, strict=True) if side}
+    return {**limits, "image": {"count": limits["image"], **sides}}
 
 
 def _written(value: object) -> str:

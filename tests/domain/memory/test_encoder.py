@@ -144,3 +144,21 @@ def test_shapes_that_a_family_refuses_are_no_largest_image():
 def test_qwen3_without_its_family_has_images_alone():
     unknown = replace(spec(QWEN3_8B), family=None)
     assert encoder_profile(unknown, flags(), V23).max_tokens == {"image": 16_384}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "patches"),
+    [
+        (QWEN_3B, (560, 560), 1600),
+        (QWEN_3B, (560, 0), 40 * 256),
+        (QWEN_3B, (9999, 9999), 65_536),
+        (QWEN_3B, (1, 3584), 65_536),
+        (GEMMA_4B, (512, 512), 4096),
+    ],
+)
+def test_a_limited_image_makes_the_profile_smaller_and_leaves_the_budget(name, limit, patches):
+    only_images = {"image": 1, "video": 0}
+    chosen = flags(limit_mm_per_prompt=only_images, sequences=1, profiled_image=limit)
+    found = encoder_profile(spec(name), chosen, V23)
+    assert found.patches == patches
+    assert found.budget_tokens == encoder_profile(spec(name), replace(chosen, profiled_image=None), V23).budget_tokens

@@ -45,10 +45,25 @@ def test_the_steps_go_by_what_is_lost():
 
 
 def test_a_step_that_turns_out_needless_is_taken_back():
-    found = fitted(QWEN_32B, "A100-80GB", Goal(16, 4096, 2, SQUARE), cards=2)
+    found = fitted(QWEN_32B, "A100-80GB", Goal(16, 4096, 2, SQUARE))
     assert found.is_met
     assert found.changed == ("no videos", "weights in fp8")
-    assert (found.plan.flags.kv_cache_dtype, found.plan.flags.tensor_parallel_size) == ("auto", 1)
+    assert found.plan.flags.kv_cache_dtype == "auto"
+
+
+def test_more_cards_that_lose_less_are_taken_and_fewer_are_named_beside_them():
+    found = fitted(QWEN_32B, "A100-40GB", Goal(16, 4096, 2, SQUARE), cards=4)
+    assert (found.is_met, found.cards, found.changed) == (True, 4, ("no videos", "more cards"))
+    one, two = found.others
+    assert (one.cards, one.is_met) == (1, False)
+    assert (two.cards, two.is_met) == (2, True)
+    assert "weights in fp8" in two.changed
+
+
+def test_cards_that_lose_nothing_less_are_left_for_replicas():
+    found = fitted(QWEN_3B, "H100", Goal(8, 4096), max_model_len=8192, cards=4)
+    assert (found.cards, found.changed) == (1, ())
+    assert [each.cards for each in found.others] == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -86,10 +101,10 @@ def test_a_goal_that_nothing_meets_says_so_with_the_closest():
     assert "weights in fp8" in found.changed
 
 
-def test_no_more_cards_are_taken_than_it_needs():
-    found = fitted(QWEN_32B, "L4", Goal(1, 4096), cards=16, quantization="awq", kv_cache_dtype="fp8")
-    assert found.is_met
-    assert found.plan.flags.tensor_parallel_size == 2
+def test_cards_over_which_heads_do_not_divide_are_left_out():
+    found = fitted(QWEN_32B, "L4", Goal(1, 4096), cards=3, quantization="awq", kv_cache_dtype="fp8")
+    assert (found.is_met, found.cards) == (True, 2)
+    assert [each.cards for each in found.others] == [1]
 
 
 def test_images_above_the_models_own_limit_change_none():

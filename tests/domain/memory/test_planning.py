@@ -195,6 +195,11 @@ def test_what_is_out_of_scope_is_refused(name, version, flags, why):
         ),
         ((LLAMA_8B, "V100-32GB"), {"quantization": "fp8"}, "capability 7, with which vLLM may refuse weights in fp8"),
         ((QWEN_7B,), {"sized_modalities": ("image",)}, "--limit-mm-per-prompt: the size of images is not planned with"),
+        (
+            (QWEN_7B,),
+            {"sized_modalities": ("image",), "profiled_image": (512, 512)},
+            "--limit-mm-per-prompt: images are profiled no larger than that",
+        ),
         (("Pixtral-12B-2409",), {}, "size of the rotary table is not known"),
     ],
 )

@@ -1,5 +1,8 @@
 """`vllm serve` in all its spellings."""
 
+import shlex
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
@@ -42,9 +45,9 @@ def flags(text):
         ("--limit-mm-per-prompt.video 0 --limit-mm-per-prompt.image=3",
          {"limit_mm_per_prompt": {"video": 0, "image": 3}}),
         ('--limit-mm-per-prompt {"image":{"count":5,"width":512}}',
-         {"limit_mm_per_prompt": {"image": 5}, "sized_modalities": ("image",)}),
+         {"limit_mm_per_prompt": {"image": 5}, "sized_modalities": ("image",), "profiled_image": (512, 0)}),
         ('--limit-mm-per-prompt {"image":{"width":512}}',
-         {"limit_mm_per_prompt": {"image": 999}, "sized_modalities": ("image",)}),
+         {"limit_mm_per_prompt": {"image": 999}, "sized_modalities": ("image",), "profiled_image": (512, 0)}),
         ('--limit-mm-per-prompt {"image":{"count":5}}', {"limit_mm_per_prompt": {"image": 5}}),
         ("--mm-processor-kwargs.max_pixels 1003520", {"mm_processor_kwargs": {"max_pixels": 1_003_520}}),
         ("--mm-processor-kwargs.size.longest_edge 4096", {"mm_processor_kwargs": {"size": {"longest_edge": 4096}}}),
@@ -188,3 +191,15 @@ def test_flags_are_written_as_they_are_read(chosen, words):
 def test_everything_that_is_read_has_a_name_to_show():
     assert "language-model-only" in PLANNED
     assert "no-enforce-eager" not in PLANNED
+
+
+def test_the_size_of_limited_images_is_read_and_written():
+    words = """--limit-mm-per-prompt '{"image": {"count": 2, "width": 512, "height": 256}, "video": 0}'"""
+    found = read_command(f"vllm serve m {words}").flags
+    assert (found.limit_mm_per_prompt, found.profiled_image) == ({"image": 2, "video": 0}, (512, 256))
+    assert read_command(shlex.join(write_command("m", found))).flags == found
+    one = read_command("vllm serve m --limit-mm-per-prompt.image.width 512").flags
+    assert one.profiled_image == (512, 0)
+    assert write_command("m", replace(one, limit_mm_per_prompt={"video": 0}))[-1] == '{"video": 0}'
+    with pytest.raises(ServeLineError, match="whole numbers above 0"):
+        read_command("vllm serve m --limit-mm-per-prompt.image.width wide")
