@@ -9,7 +9,9 @@ from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.errors import ApiError, DetailError, internal_error, queue_full
 from gateway.emulator.exchange import Exchange
 from gateway.emulator.generation import chat_completions, completions, first_byte_delay
+from gateway.emulator.pooling import classify, embed, embeddings, pooling
 from gateway.emulator.schema import parse_json
+from gateway.emulator.scoring import rerank, score
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.statistics import EngineStatistics
 from gateway.emulator.tokenization import detokenize, tokenize
@@ -25,6 +27,7 @@ class Emulator:
 
     def __init__(self, config: EmulatorConfig) -> None:
         self.state = ServerState(config)
+        self._routes = _routes_of(config)
         self.on_death: Callable[[], None] = lambda: None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -76,9 +79,9 @@ class Emulator:
         if path == "/emulator/faults":
             await self._faults(exchange)
             return
-        handlers = _ROUTES.get(path)
+        handlers = self._routes.get(path)
         if handlers is None:
-            raise _not_found(path, exchange.header(b"host"))
+            raise self._not_found(path, exchange.header(b"host"))
         handler = handlers.get(exchange.method)
         if handler is None:
             raise DetailError(405, "Method Not Allowed", ((b"allow", ", ".join(handlers).encode()),))
@@ -97,15 +100,14 @@ class Emulator:
         await exchange.respond_json(200, self.state.faults.as_dict())
 
     def _count(self, exchange: Exchange) -> None:
-        handler = exchange.path if exchange.path in _ROUTES else "none"
+        handler = exchange.path if exchange.path in self._routes else "none"
         self.state.http_requests[handler, exchange.method, f"{exchange.status // 100}xx"] += 1
 
-
-def _not_found(path: str, host: str) -> DetailError:
-    """404, or the framework's redirect for a trailing slash."""
-    if path.endswith("/") and path.rstrip("/") in _ROUTES:
-        return DetailError(307, None, ((b"location", f"http://{host}{path.rstrip('/')}".encode()),))
-    return DetailError(404, "Not Found")
+    def _not_found(self, path: str, host: str) -> DetailError:
+        """404, or the framework's redirect for a trailing slash."""
+        if path.endswith("/") and path.rstrip("/") in self._routes:
+            return DetailError(307, None, ((b"location", f"http://{host}{path.rstrip('/')}".encode()),))
+        return DetailError(404, "Not Found")
 
 
 async def _health(state: ServerState, exchange: Exchange) -> None:
@@ -176,9 +178,60 @@ def _json_route(handler: Generation, *, generates: bool) -> Handler:
     return serve
 
 
-_ROUTES: dict[str, dict[str, Handler]] = {
-    "/v1/chat/completions": {"POST": _json_route(chat_completions, generates=True)},
-    "/v1/completions": {"POST": _json_route(completions, generates=True)},
+async def _empty_cache(_: ServerState, exchange: Exchange) -> None:
+    """Its caches are part of the simulation and stay."""
+    await exchange.body()
+    await exchange.respond(200, b"")
+
+
+def _generation_of(data: Any) -> Generation:
+    """The route that a body to /invocations is for; what is for none meets the last one's sentence."""
+    return chat_completions if isinstance(data, dict) and "messages" in data else completions
+
+
+def _pooling_of(data: Any) -> Generation:
+    keys = data if isinstance(data, dict) else {}
+    if "messages" in keys or "input" in keys:
+        return embeddings
+    return rerank if "query" in keys else score
+
+
+def _invocations(generation_of: Callable[[Any], Generation]) -> Generation:
+    async def serve(state: ServerState, exchange: Exchange, data: Any, body: bytes) -> None:
+        await generation_of(data)(state, exchange, data, body)
+
+    return serve
+
+
+def _posted(handlers: dict[str, Generation]) -> dict[str, dict[str, Handler]]:
+    return {path: {"POST": _json_route(handler, generates=True)} for path, handler in handlers.items()}
+
+
+_GENERATING = _posted(
+    {
+        "/v1/chat/completions": chat_completions,
+        "/v1/completions": completions,
+        "/invocations": _invocations(_generation_of),
+    }
+)
+_POOLING = _posted(
+    {
+        "/v1/embeddings": embeddings,
+        "/v2/embed": embed,
+        "/pooling": pooling,
+        "/classify": classify,
+        "/score": score,
+        "/v1/score": score,
+        "/rerank": rerank,
+        "/v1/rerank": rerank,
+        "/v2/rerank": rerank,
+        "/invocations": _invocations(_pooling_of),
+    }
+)
+_DEV_MODE: dict[str, dict[str, Handler]] = {
+    path: {"POST": _empty_cache} for path in ("/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache")
+}
+_ALWAYS: dict[str, dict[str, Handler]] = {
     "/tokenize": {"POST": _json_route(tokenize, generates=False)},
     "/detokenize": {"POST": _json_route(detokenize, generates=False)},
     "/v1/models": {"GET": _models},
@@ -189,3 +242,8 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/kv_event_sources": {"GET": _kv_event_sources},
     "/metrics": {"GET": _metrics},
 }
+
+
+def _routes_of(config: EmulatorConfig) -> dict[str, dict[str, Handler]]:
+    runner = _POOLING if config.runner == "pooling" else _GENERATING
+    return {**runner, **_ALWAYS, **(_DEV_MODE if config.dev_mode else {})}

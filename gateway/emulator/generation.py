@@ -77,7 +77,7 @@ async def completions(state: ServerState, exchange: Exchange, data: Any, body: b
     state.check_model(request.model)
     state.check_admission(request.n or 1)
     _check_requested(state, "max_tokens", request.max_tokens)
-    prompts = [_text_prompt(state, prompt) for prompt in _prompts_of(request)]
+    prompts = [text_prompt(state, prompt) for prompt in _prompts_of(request)]
     await _answer(state, exchange, _plan(state, exchange, request, prompts, request.max_tokens, body, CompletionForm))
 
 
@@ -118,7 +118,8 @@ def _prompts_of(request: CompletionRequest) -> list[str | list[int]]:
     return [prompt] if isinstance(prompt[0], int) else list(prompt)
 
 
-def _text_prompt(state: ServerState, prompt: str | list[int]) -> Prompt:
+def text_prompt(state: ServerState, prompt: str | list[int]) -> Prompt:
+    """Of a text or of ids. Raises ApiError."""
     limit = state.config.max_model_len
     if isinstance(prompt, str):
         tokens = encode(prompt)
@@ -161,7 +162,7 @@ def _plan(
     options = request.stream_options
     force = state.config.enable_force_include_usage
     include_usage = force or bool(options and options.include_usage)
-    request_id = exchange.header(b"x-request-id") or _random_id()
+    request_id = exchange.header(b"x-request-id") or random_id()
     return Plan(
         sequences=sequences,
         form=form(request_id, int(time.time()), state.config.model, fingerprint_at_end=not include_usage),
@@ -174,7 +175,7 @@ def _plan(
     )
 
 
-def _random_id() -> str:
+def random_id() -> str:
     """Sixteen hex digits. Not from the operating system: a system call a request would be felt in load tests."""
     return f"{random.getrandbits(64):016x}"
 

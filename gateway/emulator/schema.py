@@ -5,9 +5,9 @@ The models hold the fields that the emulator acts on or checks; unknown fields a
 
 import json
 import math
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from gateway.emulator.errors import ApiError, DetailError, bad_request
 
@@ -61,6 +61,79 @@ class CompletionRequest(GenerationRequest):
     return_token_ids: bool | None = None
 
 
+class PoolingRequest(_Request):
+    """Of all routes that pool texts or conversations."""
+
+    input: str | list[str] | list[int] | list[list[int]] | None = None
+    messages: list[dict[str, Any]] | list[list[dict[str, Any]]] | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    add_generation_prompt: bool = False
+    mm_processor_kwargs: dict[str, Any] | None = None
+
+
+class CohereEmbedContent(BaseModel):
+    type: Literal["text", "image_url"]
+    text: str | None = None
+    image_url: dict[str, str] | None = None
+
+
+class CohereEmbedInput(BaseModel):
+    content: list[dict[str, Any]]
+
+    @field_validator("content")
+    @classmethod
+    def _checked(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Only what the type of a part says is left of it."""
+        parts = [CohereEmbedContent.model_validate(part) for part in value]
+        return [{"type": part.type, part.type: getattr(part, part.type)} for part in parts]
+
+
+class CohereEmbedRequest(_Request):
+    input_type: str | None = None
+    texts: list[str] | None = None
+    images: list[str] | None = None
+    inputs: list[CohereEmbedInput] | None = None
+    truncate: Literal["NONE", "START", "END"] = "END"
+    max_tokens: int | None = None
+
+
+class ScoreContent(BaseModel):
+    """A query or document of parts."""
+
+    content: list[dict[str, Any]]
+
+
+ScoreInput = str | ScoreContent
+
+
+class ScoreRequest(_Request):
+    """Four spellings of one pair."""
+
+    queries: ScoreInput | list[ScoreInput] | None = None
+    documents: ScoreInput | list[ScoreInput] | None = None
+    items: ScoreInput | list[ScoreInput] | None = None
+    data_1: ScoreInput | list[ScoreInput] | None = None
+    data_2: ScoreInput | list[ScoreInput] | None = None
+    text_1: ScoreInput | list[ScoreInput] | None = None
+    text_2: ScoreInput | list[ScoreInput] | None = None
+
+    def pair(self) -> tuple[Any, Any] | None:
+        """The first that is whole."""
+        spellings = (
+            (self.queries, self.documents),
+            (self.queries, self.items),
+            (self.data_1, self.data_2),
+            (self.text_1, self.text_2),
+        )
+        return next((pair for pair in spellings if None not in pair), None)
+
+
+class RerankRequest(_Request):
+    query: ScoreInput
+    documents: ScoreInput | list[ScoreInput]
+    top_n: int = 0
+
+
 class TokenizeChatRequest(_Request):
     messages: list[dict[str, Any]]
     add_generation_prompt: bool = True
@@ -97,7 +170,8 @@ def parse_request(model: type[Model], data: Any) -> Model:
     if isinstance(data, dict):
         if "messages" in data and data["messages"] is None:
             raise bad_request("'NoneType' object is not iterable")
-        _check_messages(data.get("messages"))
+        for conversation in _conversations(data.get("messages")):
+            _check_messages(conversation)
         _check_combinations(data)
     else:
         message = "Input should be a valid dictionary or object to extract fields from"
@@ -138,6 +212,11 @@ def check_sampling(request: GenerationRequest) -> None:
 def _check_number(name: str, value: float | None) -> None:
     if value is not None and not math.isfinite(value):
         raise bad_request(f"{name} must be a finite number, got {value}.", name, value=value)
+
+
+def _conversations(messages: object) -> list[object]:
+    """All of a batch, or the one."""
+    return messages if isinstance(messages, list) and messages and isinstance(messages[0], list) else [messages]
 
 
 def _check_messages(messages: object) -> None:
