@@ -96,7 +96,7 @@ def _beyond_pool(cost: RequestCost, limits: EngineLimits, pool_tokens: int, fami
 def _too_many_answers(cost: RequestCost, limits: EngineLimits) -> Misfit | None:
     """Prompts without an answer are worked off in turn; answers of one request grow side by side."""
     asked = f"The request asks for {cost.answers} answers{_of_prompts(cost)}"
-    param = "n" if cost.answers > cost.prompts else "prompt"
+    param = "n" if cost.answers > cost.prompts else cost.prompt_param or "prompt"
     if limits.sequences is not None and cost.answers > limits.sequences:
         error = GatewayError(
             Code.REQUEST_EXCEEDS_BUDGET,

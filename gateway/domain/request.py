@@ -3,7 +3,9 @@
 Pictures never enter these values, only spans into the body that came.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from gateway.domain.media import MediaRef
@@ -17,26 +19,32 @@ class Span(NamedTuple):
     end: int
 
 
+Path = tuple[str | int, ...]
+"""Keys and indexes that lead from the top of a body to a value in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageRef:
     """One image of the request and where it stands.
 
-    `ordinal` counts the request's images from 0 in the order in which the model sees them; `param` is the path for
-    errors, e.g. `messages[2].content[1].image_url.url`. `url` spans the JSON string of the URL, quotes included.
-    `is_bare_string` says that `image_url` was the string itself where vLLM wants an object.
-    `has_uuid` says that the part carries a `uuid`, which must not reach vLLM beside other bytes.
-    `is_remote`: its URL is an http(s) address.
+    `ordinal` counts the request's images from 0 in the order in which the model sees them; `part` leads to the whole
+    part that a text may take the place of, e.g. `("messages", 2, "content", 1)`; `param` is the path for errors, e.g.
+    `messages[2].content[1].image_url.url`. `url` spans the JSON string of the URL, quotes included; with `is_base64` it
+    is the file itself, in base64, and `media_type` spans the string that says of what kind, None where none stands
+    there. `is_bare_string` says that the string stood where vLLM wants an object around it. `has_uuid` says that the
+    part carries a `uuid`, which must not reach vLLM beside other bytes. `is_remote`: its URL is an http(s) address.
     """
 
     ordinal: int
-    message_index: int
-    part_index: int
+    part: Path
     param: str
     url: Span
     detail: str | None = None
     is_bare_string: bool = False
     has_uuid: bool = False
     is_remote: bool = False
+    is_base64: bool = False
+    media_type: Span | None = None
 
 
 class MessageOutline(NamedTuple):
@@ -57,14 +65,15 @@ _SYSTEM_ROLES = frozenset({"system", "developer"})
 class VisionRequest(NamedTuple):
     """What admission needs of any request that makes the engine work.
 
-    `include_usage` says that the client asked for usage at the end of its stream, `has_stream_options` that the body
-    has the key under which it would. `max_tokens` is the client's bound on the answer (None: the whole remainder of the
-    context); `n` answers per prompt, `prompts` prompts (more than one only for completions and embeddings),
-    `prompt_token_ids` the number of prompt tokens given as ids over all prompts, `extra_text_bytes` text outside
-    messages that the template renders or the engine reads (tools, tool choice, response format, plain prompts); of
-    these, `uncertain_extra_bytes` may also be left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1
-    to what the context holds, None not at all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's
-    front end answers alone. `priority` is what the body asks for, `media` its videos and audio.
+    `include_usage` says that the client asked for usage at the end of its stream, `has_stream_options` that the
+    body has the key under which it would. `max_tokens` is the client's bound on the answer (None: the whole
+    remainder of the context); `n` answers per prompt, `prompts` prompts, `prompt_token_ids` the number of prompt
+    tokens given as ids over all prompts, `extra_text_bytes` text outside messages that the template renders or the
+    engine reads (tools, tool choice, response format, plain prompts); of these, `uncertain_extra_bytes` may also be
+    left out. `truncate_prompt_tokens` is what vLLM cuts each prompt to: -1 to what the context holds, None not at
+    all. `wants_output` is False for embeddings, `needs_engine` for what vLLM's front end answers alone. `priority`
+    is what the body asks for, `media` its videos and audio. Where each prompt is a conversation of its own,
+    `conversation_lengths` says how many of the `messages` belong to each, in order.
     """
 
     model: str | None
@@ -84,6 +93,15 @@ class VisionRequest(NamedTuple):
     messages: tuple[MessageOutline, ...] = ()
     images: tuple[ImageRef, ...] = ()
     media: tuple[MediaRef, ...] = ()
+    conversation_lengths: tuple[int, ...] = ()
+
+    @property
+    def conversations(self) -> Sequence[Sequence[MessageOutline]]:
+        """The messages of each, for no image of one is history of another."""
+        if not self.conversation_lengths:
+            return (self.messages,)
+        ends = list(accumulate(self.conversation_lengths))
+        return [self.messages[start:end] for start, end in pairwise([0, *ends])]
 
     @property
     def has_remote_images(self) -> bool:

@@ -130,11 +130,16 @@ def last_turn(messages: Sequence[MessageOutline]) -> Sequence[MessageOutline]:
     return messages[max((index for index, role in enumerate(roles) if role == "assistant"), default=0) :]
 
 
-def new_images(messages: Sequence[MessageOutline]) -> frozenset[int]:
-    """Ordinals of the images after the last answer of the assistant, which no cache can know as part of its prompt."""
-    turn = last_turn(messages)
-    said = turn[1:] if turn and turn[0].role == "assistant" else turn
-    return frozenset(ordinal for message in said for ordinal in message.images)
+def new_images(conversations: Sequence[Sequence[MessageOutline]]) -> frozenset[int]:
+    """Ordinals of the images after the last answer of the assistant in each, which no cache can know as part of its
+    prompt.
+    """
+    new: set[int] = set()
+    for messages in conversations:
+        turn = last_turn(messages)
+        said = turn[1:] if turn and turn[0].role == "assistant" else turn
+        new.update(ordinal for message in said for ordinal in message.images)
+    return frozenset(new)
 
 
 def _before_last_answer(messages: Sequence[MessageOutline]) -> list[int]:

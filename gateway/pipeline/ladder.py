@@ -21,11 +21,8 @@ from gateway.pipeline.fallback import fall_back
 from gateway.pipeline.reading import read_aside
 from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.rewriting import ImageSource
+from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.max_tokens import cap_answer
-from gateway.wire.opening import opening_span
-from gateway.wire.routes import Kind
-
-_WITH_ANSWERS = frozenset({Kind.CHAT, Kind.COMPLETIONS})
 
 
 async def meet_pressure(
@@ -40,14 +37,15 @@ async def meet_pressure(
     if relief is None or not request.needs_engine:
         return request
     relieved = _look(relief, exchange, request)
-    if may_fall_back and Rung.FALLBACK in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
+    has_answers = DIALECTS[exchange.route.kind].has_answers
+    if may_fall_back and Rung.FALLBACK in relieved.in_force and has_answers:
         request = await fall_back(parts, exchange, request)
         if exchange.fallback is not None:
             relieved = _look(relief, exchange, request)
     if not relieved.in_force:
         return request
     refuse_under_pressure(relieved, exchange, exchange.backend.gate, is_asking=is_asking)
-    if Rung.MAX_TOKENS in relieved.in_force and exchange.route.kind in _WITH_ANSWERS:
+    if Rung.MAX_TOKENS in relieved.in_force and has_answers:
         return await _with_fewer_tokens(relieved, exchange, request)
     return request
 
@@ -105,8 +103,10 @@ async def _with_fewer_tokens(relieved: Relieved, exchange: Exchange, request: Vi
     asked, most = request.max_tokens, relieved.relief.policy.max_tokens
     if asked is not None and asked <= most:
         return request
-    is_chat = exchange.route.kind is Kind.CHAT
-    cap = await read_aside(partial(cap_answer, asked_tokens=asked, most_tokens=most, is_chat=is_chat), exchange.body)
+    dialect = DIALECTS[exchange.route.kind]
+    keys, least = dialect.bound_keys, dialect.least_bound
+    work = partial(cap_answer, asked_tokens=asked, most_tokens=most, keys=keys, least_of=least)
+    cap = await read_aside(work, exchange.body)
     if cap is None:
         return request
     relieved.cap, relieved.asked_tokens = cap, asked
@@ -119,7 +119,8 @@ async def recall_conversation(relieved: Relieved, exchange: Exchange, request: V
     relief = relieved.relief
     if Rung.HISTORY not in relief.policy.bands:
         return
-    opening = await read_aside(partial(opening_span, messages=_said_before_answers(request)), exchange.body)
+    opening_of = DIALECTS[exchange.route.kind].opening
+    opening = await read_aside(lambda body: opening_of(body, request), exchange.body)
     assert relief.workers is not None, "bodies are only where there are workers"
     opened = memoryview(exchange.body)[opening.start : opening.end]
     treat_conversation(relieved, exchange, await relief.workers.hash_of(opened))
@@ -131,12 +132,6 @@ def treat_conversation(relieved: Relieved, exchange: Exchange, digest: bytes) ->
     key = ConversationKey(exchange.tenant.name, exchange.model_name, digest)
     known = relief.conversations.recall(key, relief.clock())
     relieved.conversation = key, Rung.HISTORY in relieved.in_force if known is None else known
-
-
-def _said_before_answers(request: VisionRequest) -> int:
-    """Messages before the first answer; one where the answer is the first."""
-    roles = [message.role for message in request.messages]
-    return max(1, roles.index("assistant") if "assistant" in roles else len(roles))
 
 
 async def recall_images(
@@ -160,7 +155,7 @@ def treat_images(relieved: Relieved, exchange: Exchange, request: VisionRequest,
     relief, tenant, model = relieved.relief, exchange.tenant.name, exchange.model_name
     keys = {ordinal: ImageKey(tenant, model, digest, relief.encoder_id) for ordinal, digest in digests.items()}
     preset = relief.policy.preset if Rung.SHRINK in relieved.in_force else None
-    treatments = treat(keys, new_images(request.messages), preset, relief.treatments, relief.clock())
+    treatments = treat(keys, new_images(request.conversations), preset, relief.treatments, relief.clock())
     relieved.images = {keys[ordinal]: treatment for ordinal, treatment in treatments.items()}
     relieved.presets = {ordinal: each.preset for ordinal, each in treatments.items() if each.preset is not None}
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImagePlan
 from gateway.domain.quantities import Bounds
-from gateway.domain.request import ImageRef, VisionRequest
+from gateway.domain.request import ImageRef, MessageOutline, VisionRequest
 from gateway.domain.resize import Preset, ResizePolicy, plan_images, shrink_to_context
 from gateway.domain.text_tokens import text_bounds
 from gateway.domain.trim import ContextRoom, TrimPlan, TrimPolicy, TrimReason, last_turn, plan_trim
@@ -73,9 +73,18 @@ async def plan_request(
 
 
 def drop_by_count(rules: Rules, request: VisionRequest, trim: TrimPolicy) -> TrimPlan:
-    """What goes for its number alone, unseen. Raises GatewayError too_many_images."""
-    _refuse_crowded_turn(rules.policies.max_images_per_turn, request)
-    return plan_trim(request.messages, [0] * len(request.images), None, trim)
+    """What goes for its number alone, unseen; of several conversations each by itself. Raises GatewayError
+    too_many_images.
+    """
+    prices = [0] * len(request.images)
+    plans = []
+    for messages in request.conversations:
+        _refuse_crowded_turn(rules.policies.max_images_per_turn, messages)
+        plans.append(plan_trim(messages, prices, None, trim))
+    if len(plans) == 1:
+        return plans[0]
+    dropped = tuple(ordinal for plan in plans for ordinal in plan.dropped)
+    return TrimPlan(dropped, next((plan.reason for plan in plans if plan.reason), None))
 
 
 def plan_known(
@@ -197,8 +206,8 @@ def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:
     )
 
 
-def _refuse_crowded_turn(most: int | None, request: VisionRequest) -> None:
-    images = sum(len(message.images) for message in last_turn(request.messages))
+def _refuse_crowded_turn(most: int | None, messages: Sequence[MessageOutline]) -> None:
+    images = sum(len(message.images) for message in last_turn(messages))
     if most is not None and images > most:
         raise GatewayError(
             Code.TOO_MANY_IMAGES,
@@ -225,7 +234,8 @@ def _context_room(
 ) -> ContextRoom | None:
     limits = exchange.models.limits(model)
     known = [limit for limit in (limits.max_model_len, limits.kv_pool_tokens) if limit is not None]
-    if not known or request.truncate_prompt_tokens is not None:
+    # How much text each of several conversations has is not known.
+    if not known or request.truncate_prompt_tokens is not None or request.conversation_lengths:
         return None
     # A learned ratio moves; what is trimmed must not move with it, or the kept prefix changes from turn to turn.
     is_exact = text.lower == text.upper

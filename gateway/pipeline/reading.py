@@ -10,20 +10,10 @@ from gateway.domain.request import VisionRequest
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
 from gateway.wire.bulk import count_pieces
-from gateway.wire.chat import parse_chat
-from gateway.wire.completions import parse_completions
-from gateway.wire.embeddings import parse_embeddings
-from gateway.wire.generic import parse_generic
-from gateway.wire.routes import Kind
+from gateway.wire.dialects.table import DIALECTS
 
 T = TypeVar("T")
 
-_PARSERS = {
-    Kind.CHAT: parse_chat,
-    Kind.COMPLETIONS: parse_completions,
-    Kind.EMBEDDINGS: parse_embeddings,
-    Kind.GENERIC: parse_generic,
-}
 # Up to here parsing takes some milliseconds at most; what is longer with few pieces is copied at memory speed.
 _INLINE_BYTES = 64 * 1024
 _INLINE_PIECES = 8 * 1024
@@ -31,7 +21,7 @@ _INLINE_PIECES = 8 * 1024
 
 async def read_request(exchange: Exchange) -> VisionRequest:
     """The request, on `exchange` too, and there what its body says of its priority. Raises GatewayError 400."""
-    request = exchange.request = await read_aside(_PARSERS[exchange.route.kind], exchange.body)
+    request = exchange.request = await read_aside(DIALECTS[exchange.route.kind].parse, exchange.body)
     if exchange.asked_priority is None and request.priority is not None:
         exchange.priority = exchange.tenant.priority_of(request.priority)
     return request

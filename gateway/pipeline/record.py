@@ -184,7 +184,7 @@ def _image_fields(exchange: Exchange, request: VisionRequest) -> dict[str, Any]:
         "text_bytes": request.text_bytes,
         "messages": len(request.messages),
         "pictures": _pictures(exchange, request),
-        "new_images": len(new_images(request.messages)),
+        "new_images": len(new_images(request.conversations)),
     }
 
 

@@ -11,6 +11,7 @@ from gateway.domain.request import ImageRef, VisionRequest
 from gateway.imaging.workers import Prepared
 from gateway.pipeline.exchange import Exchange
 from gateway.wire.data_url import DataUrl
+from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.edits import edit_image_url, keep_image_url, remove_uuid, replace_part_by_text
 from gateway.wire.splice import Splice, splice
 from gateway.wire.usage_event import ask_for_usage
@@ -60,16 +61,18 @@ def rewrite(
     with_uuid = [source.ref.ordinal for source in sources if source.ref.has_uuid]
     if trimmed or with_uuid:
         parts = exchange.located_parts(request)
-        splices += [replace_part_by_text(parts[ordinal].part, marker) for ordinal in trimmed]
+        text_type = DIALECTS[exchange.route.kind].text_type
+        splices += [replace_part_by_text(parts[ordinal].part, marker, text_type) for ordinal in trimmed]
         for ordinal in with_uuid:
             splices += remove_uuid(parts[ordinal])
     return list(splice(exchange.body, splices))
 
 
-def slim_chat(exchange: Exchange, request: VisionRequest, trimmed: Collection[int], marker: str) -> bytes:
-    """The body as the model's template sees it: pictures emptied, trimmed ones replaced. A few KB, fit for parsing."""
+def slim_body(exchange: Exchange, request: VisionRequest, trimmed: Collection[int], marker: str) -> bytes:
+    """The body with what the model's template sees: pictures emptied, trimmed ones replaced. A few KB."""
     splices = [Splice(ref.url, b'""') for ref in request.images if ref.ordinal not in trimmed]
     if trimmed:
         parts = exchange.located_parts(request)
-        splices += [replace_part_by_text(parts[ordinal].part, marker) for ordinal in trimmed]
+        text_type = DIALECTS[exchange.route.kind].text_type
+        splices += [replace_part_by_text(parts[ordinal].part, marker, text_type) for ordinal in trimmed]
     return b"".join(splice(exchange.body, splices))

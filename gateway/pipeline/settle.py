@@ -24,10 +24,10 @@ from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import Answer
 from gateway.wire.declare import planned_action
+from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
-from gateway.wire.sse import StreamObserver
-from gateway.wire.usage import Usage, usage_of
+from gateway.wire.usage import Usage
 from gateway.wire.usage_event import UsageEventFilter
 from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
 
@@ -46,7 +46,7 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
         if exchange.model is None:
             return  # of a request that nobody read, nobody knows what its events mean
-        exchange.observer = StreamObserver()
+        exchange.observer = DIALECTS[exchange.route.kind].observer()
         exchange.tokens_per_event = exchange.model.event_tokens.per_event
         if exchange.asks_for_usage:
             exchange.usage_filter = UsageEventFilter()
@@ -55,7 +55,9 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
 def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
     """One piece of the answer went by. Nothing in it is parsed."""
     observer = exchange.observer
-    if exchange.first_event_at is None:
+    if observer is not None:
+        observer.feed(chunk)
+    if exchange.first_event_at is None and (observer is None or observer.has_begun):
         exchange.first_event_at = parts.clock()
         status = exchange.upstream_status or 0
         if status < 500 and status not in BACK_PRESSURE:
@@ -64,9 +66,7 @@ def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
             exchange.lease.first_event()
     if observer is None:
         exchange.tail = (exchange.tail + chunk)[-_TAIL_BYTES:]
-        return
-    observer.feed(chunk)
-    if exchange.lease is not None:
+    elif exchange.lease is not None:
         exchange.lease.grow(int(observer.events * exchange.tokens_per_event))
 
 
@@ -89,6 +89,7 @@ def book(parts: Parts, exchange: Exchange) -> None:
     """Behind `answered`: what the answer teaches, metrics, log line."""
     status = _final_status(exchange)
     if status < 400:
+        usage_of = DIALECTS[exchange.route.kind].usage_of
         exchange.usage = exchange.observer.usage if exchange.observer else usage_of(exchange.tail)
         exchange.backend.models.engine.images.add(exchange.sent_images)
         _learn(exchange)
@@ -202,7 +203,7 @@ def _learn(exchange: Exchange) -> None:
     told = _told_visual_tokens(exchange, usage, model)
     is_guess = told is None and (model.is_assumed or _SURE_SHARE * cost.uncertain_visual_tokens > cost.visual_tokens)
     is_guess = (is_guess and bool(cost.images)) or request.truncate_prompt_tokens is not None
-    is_guess = is_guess or not exchange.is_priced_as_sent or bool(cost.media)
+    is_guess = is_guess or not exchange.is_priced_as_sent or bool(cost.media) or bool(request.conversation_lengths)
     if cost.text_tokens.lower != cost.text_tokens.upper and not is_guess:
         visual_tokens = cost.visual_tokens if told is None else told
         text_tokens = usage.prompt_tokens - visual_tokens - request.prompt_token_ids
@@ -216,8 +217,8 @@ def _learn(exchange: Exchange) -> None:
         model.image_cap.observe(least, seen if told is None else Bounds.exact(told))
     if request.wants_output:
         _learn_output(usage.completion_tokens, usage.prompt_tokens, exchange, cost, request, model)
-        # The last event is the usage itself.
-        model.event_tokens.observe(usage.completion_tokens, _token_events(exchange, cost) - 1)
+        events = _token_events(exchange, cost) - DIALECTS[exchange.route.kind].usage_events
+        model.event_tokens.observe(usage.completion_tokens, events)
 
 
 def _told_visual_tokens(exchange: Exchange, usage: Usage, model: ServedModel) -> int | None:
@@ -237,11 +238,11 @@ def _learn_from_events(exchange: Exchange, cost: RequestCost, request: VisionReq
 
 
 def _token_events(exchange: Exchange, cost: RequestCost) -> int:
-    """Events with tokens of a whole stream: in chats all but the first of each answer, which names the role."""
+    """Events with tokens of a whole stream, and that with its usage where it has one."""
     observer = exchange.observer
     if observer is None or not observer.is_done:
         return 0
-    return max(0, observer.events - (cost.answers if exchange.route.kind is Kind.CHAT else 0))
+    return max(0, observer.events - DIALECTS[exchange.route.kind].opening_events * cost.answers)
 
 
 def _learn_output(

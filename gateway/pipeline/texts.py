@@ -14,9 +14,10 @@ from gateway.models.exact_text import ExactText
 from gateway.models.served import ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
-from gateway.pipeline.rewriting import slim_chat
+from gateway.pipeline.rewriting import slim_body
+from gateway.wire.dialects.table import DIALECTS
+from gateway.wire.messages import Rendering
 from gateway.wire.read import utf8_bytes
-from gateway.wire.routes import Kind
 
 T = TypeVar("T")
 
@@ -35,13 +36,13 @@ async def count_text(
 ) -> Bounds:
     """Tokens of the prompt without its images: exact where the tokenizer is at hand and the text not too long."""
     # What a template makes of a video is not followed, and its bytes are not worth a parser's time.
-    if model.exact_text is not None and exchange.route.kind is Kind.CHAT and not request.media:
-        slim = await _slim(exchange, request, trimmed, marker)
-        images = len(request.images) - len(trimmed)
+    if model.exact_text is not None and DIALECTS[exchange.route.kind].chats is not None and not request.media:
         try:
-            return Bounds.exact(await _counted(model, model.exact_text, slim, images))
+            return Bounds.exact(await _count_chats(exchange, request, model, trimmed, marker))
         except UncountableError:
             pass  # what the template or the parser cannot take is for vLLM to judge
+    if request.conversation_lengths:
+        return _bounds_of_several(request, model, trimmed, marker)
     text_bytes = request.text_bytes + len(trimmed) * len(marker.encode())
     return model.ratio.bounds(
         text_bytes,
@@ -49,6 +50,40 @@ async def count_text(
         uncertain_bytes=request.uncertain_text_bytes,
         has_system=request.has_system,
     )
+
+
+async def _count_chats(
+    exchange: Exchange, request: VisionRequest, model: ServedModel, trimmed: Sequence[int], marker: str
+) -> int:
+    """Of all its conversations together. Raises UncountableError."""
+    counter, chats_of = model.exact_text, DIALECTS[exchange.route.kind].chats
+    assert counter is not None and chats_of is not None, "text is counted exactly"  # noqa: PT018
+    slim = await _slim(exchange, request, trimmed, marker)
+    make = partial(chats_of, slim, rendering_of(model))
+    chats = make() if len(slim) <= _INLINE_BYTES else await in_thread(ONE_THREAD, make)
+    tokens, gone = 0, frozenset(trimmed)
+    for chat, messages in zip(chats, request.conversations, strict=True):
+        images = sum(len(message.images) - len(gone.intersection(message.images)) for message in messages)
+        tokens += await _counted(model, counter, chat, images)
+    return tokens
+
+
+def rendering_of(model: ServedModel) -> Rendering:
+    """How vLLM makes chats of other messages, as far as the model's template decides that."""
+    counter = model.exact_text
+    return Rendering() if counter is None else Rendering(counter.merges_inline_system, counter.disabled_thinking_effort)
+
+
+def _bounds_of_several(request: VisionRequest, model: ServedModel, trimmed: Sequence[int], marker: str) -> Bounds:
+    """The template writes around each conversation anew."""
+    extra = request.extra_text_bytes + len(trimmed) * len(marker.encode())
+    bounds = model.ratio.bounds(extra, 0, uncertain_bytes=request.uncertain_extra_bytes)
+    for messages in request.conversations:
+        one = VisionRequest(None, messages=tuple(messages))
+        bounds += model.ratio.bounds(
+            one.text_bytes, len(messages), uncertain_bytes=one.uncertain_text_bytes, has_system=one.has_system
+        )
+    return bounds
 
 
 async def encode_chat(
@@ -81,7 +116,7 @@ async def _if_countable(tokens: Awaitable[Sequence[int]]) -> Sequence[int] | Non
 async def _slim(exchange: Exchange, request: VisionRequest, trimmed: Sequence[int], marker: str) -> bytes:
     edits = (exchange, request, trimmed, marker)
     is_long = len(request.images) > _INLINE_IMAGES
-    return await in_thread(ONE_THREAD, slim_chat, *edits) if is_long else slim_chat(*edits)
+    return await in_thread(ONE_THREAD, slim_body, *edits) if is_long else slim_body(*edits)
 
 
 async def _counted(model: ServedModel, counter: ExactText, slim: bytes, images: int) -> int:

@@ -16,7 +16,6 @@ from gateway.pipeline.planning import Plan, image_cost
 from gateway.pipeline.pricing import cost_of, price
 from gateway.pipeline.reading import read_aside, read_request
 from gateway.pipeline.texts import encode_chat, encode_prompt
-from gateway.wire.messages import Rendering, chat_of_messages
 from gateway.wire.read import utf8_bytes
 from gateway.wire.routes import Kind, Route
 from gateway.wire.splice import splice
@@ -49,14 +48,7 @@ class TokenCount(NamedTuple):
 
 async def count_messages(parts: Parts, exchange: Exchange) -> TokenCount:
     """Of an Anthropic body. Raises GatewayError 400 or 404."""
-    exchange.body, paths = await read_aside(
-        partial(chat_of_messages, rendering_of=partial(_rendering, parts, exchange)), exchange.body
-    )
-    exchange.hold_beside(len(exchange.body))
-    try:
-        _, _, cost = await _priced_chat(parts, exchange)
-    except GatewayError as error:
-        raise _with_path(error, paths) from error
+    _, _, cost = await _priced(parts, exchange, Kind.MESSAGE_TOKENS)
     return _count_of(exchange, cost)
 
 
@@ -68,7 +60,7 @@ async def count_tokenize(parts: Parts, exchange: Exchange) -> TokenCount:
         if asked.splices:
             exchange.body = b"".join(splice(exchange.body, asked.splices))
             exchange.hold_beside(len(exchange.body))
-        request, plan, cost = await _priced_chat(parts, exchange)
+        request, plan, cost = await _priced(parts, exchange, Kind.CHAT)
         tokens = await _slim_tokens(parts, exchange, request, plan, cost)
         placeholders = [image_cost(image, _model_of(exchange).family).placeholder for image in plan.plans]
     else:
@@ -88,9 +80,10 @@ async def count_tokenize(parts: Parts, exchange: Exchange) -> TokenCount:
     return count
 
 
-async def _priced_chat(parts: Parts, exchange: Exchange) -> tuple[VisionRequest, Plan, RequestCost]:
+async def _priced(parts: Parts, exchange: Exchange, kind: Kind) -> tuple[VisionRequest, Plan, RequestCost]:
+    """As the body of such a request."""
     route = exchange.route
-    exchange.route = Route(Kind.CHAT, route.path, route.methods)
+    exchange.route = Route(kind, route.path, route.methods)
     request = await read_request(exchange)
     _known(parts, exchange, request.model)
     # These routes take no answer and cut nothing off.
@@ -142,11 +135,6 @@ def _list(
     return tokens, counter.strings(tokens) if wants_strings else None
 
 
-def _rendering(parts: Parts, exchange: Exchange, model_name: str) -> Rendering:
-    counter = _known(parts, exchange, model_name).exact_text
-    return Rendering() if counter is None else Rendering(counter.merges_inline_system, counter.disabled_thinking_effort)
-
-
 def _known(parts: Parts, exchange: Exchange, name: str | None) -> ServedModel:
     """As the first server has it that lists the name. Raises GatewayError 404 where all have told, and neither one of
     them nor the settings has it.
@@ -163,15 +151,6 @@ def _known(parts: Parts, exchange: Exchange, name: str | None) -> ServedModel:
 def _model_of(exchange: Exchange) -> ServedModel:
     assert exchange.model is not None, "it has a price"
     return exchange.model
-
-
-def _with_path(error: GatewayError, paths: dict[str, str]) -> GatewayError:
-    """The error with the client's own path in the place of the chat body's."""
-    if error.param is None or error.param not in paths:
-        return error
-    path = paths[error.param]
-    message = error.message.replace(error.param, path)
-    return GatewayError(error.code, message, param=path, reason=error.reason)
 
 
 def _no_strings() -> GatewayError:

@@ -23,7 +23,7 @@ from gateway.wire.try_picture import FamilyReport, FoundReport, SentReport, TryR
 PARAM = "body"
 """The picture is the whole body, so that is what errors are about."""
 
-_PICTURE = ImageRef(0, 0, 0, PARAM, Span(0, 0))
+_PICTURE = ImageRef(0, (), PARAM, Span(0, 0))
 _INLINE_BYTES = 64 << 10
 _THE_CLIENTS_FAULT = 400
 

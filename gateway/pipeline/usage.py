@@ -7,6 +7,7 @@ what vLLM would have written there is known too late (wire/usage_event.py): for 
 from gateway.domain.request import VisionRequest
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.upstream.client import Answer
+from gateway.wire.dialects.table import DIALECTS
 
 FIELD_REFUSALS = frozenset({400, 422})
 """How servers refuse a field that they do not know."""
@@ -18,6 +19,7 @@ def wants_usage(parts: Parts, exchange: Exchange, request: VisionRequest) -> boo
     """Whether to ask for the usage of this request's stream."""
     return (
         request.stream
+        and DIALECTS[exchange.route.kind].takes_stream_options
         and not request.include_usage
         and request.prompts * request.n == 1
         and parts.policies.asks_for_usage

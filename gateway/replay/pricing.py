@@ -22,8 +22,9 @@ from gateway.replay.ladder import LadderReplay
 from gateway.replay.lines import Line
 from gateway.telemetry.request_log import Picture
 from gateway.wire.data_url import DataUrl
+from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.encoded_file import EncodedFile
-from gateway.wire.routes import Kind, classify
+from gateway.wire.routes import classify
 
 _NO_URL = DataUrl("", None, None, EncodedFile(b""), needs_respelling=False)
 _USUAL = Picture(None, ImageFormat.JPEG, 1000, 1000, 0)
@@ -152,7 +153,7 @@ def _request(line: Line) -> VisionRequest:
         prompts=line.prompts,
         prompt_token_ids=line.prompt_token_ids,
         truncate_prompt_tokens=line.truncate_prompt_tokens,
-        wants_output=classify("POST", line.endpoint).kind is not Kind.EMBEDDINGS,
+        wants_output=DIALECTS[classify("POST", line.endpoint).kind].has_answers,
         messages=_outlines(line) if line.images else (),
         images=tuple(_ref(line, ordinal) for ordinal in range(line.images)),
     )
@@ -182,7 +183,7 @@ def _padded(outlines: tuple[MessageOutline, ...], messages: int) -> tuple[Messag
 def _ref(line: Line, ordinal: int) -> ImageRef:
     picture = line.pictures[ordinal] if line.pictures else None
     detail = "low" if picture is not None and picture.is_low_detail else None
-    return ImageRef(ordinal, 0, 0, f"image {ordinal}", Span(0, 0), detail=detail)
+    return ImageRef(ordinal, (), f"image {ordinal}", Span(0, 0), detail=detail)
 
 
 def _sources(line: Line, request: VisionRequest, gone: frozenset[int]) -> list[ImageSource]:

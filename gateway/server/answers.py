@@ -21,9 +21,9 @@ from gateway.server.receive import Receive
 from gateway.upstream.client import Answer
 from gateway.upstream.errors import UpstreamError
 from gateway.wire.declare import pressure_header, shadow_headers, success_headers
-from gateway.wire.errors import anthropic_error_body, error_body, error_headers, error_status
-from gateway.wire.routes import Kind, speaks_anthropic
-from gateway.wire.sse import error_event
+from gateway.wire.errors import error_headers, error_status
+from gateway.wire.routes import Kind
+from gateway.wire.voices import voice_of
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -58,7 +58,7 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
     except UpstreamError as error:
         settle.upstream_broke(parts, exchange)
         if exchange.observer is not None:
-            event = error_event(
+            event = voice_of(exchange.path).last_event(
                 as_gateway_error(error, exchange.models.engine), is_at_border=exchange.observer.is_at_border
             )
             await send({"type": "http.response.body", "body": _kept_back(exchange) + event})
@@ -134,7 +134,7 @@ async def send_refusal(
 ) -> None:
     """One small answer. A large upload is read to its end first: closing early makes HTTP clients lose the answer."""
     is_read = exchange.received is not None or await _drained(error, arrival, receive)
-    body = anthropic_error_body(error) if speaks_anthropic(exchange.path) else error_body(error)
+    body = voice_of(exchange.path).body(error)
     headers = [*error_headers(error, body, random.random()), *_about(exchange)]  # noqa: S311 - spreads clients only
     if not is_read or error.reason is Reason.DRAINING:
         headers.append((b"connection", b"close"))

@@ -12,7 +12,8 @@ from typing import Any
 from gateway.ledger.timing import CallLater, Timer
 from gateway.pipeline.exchange import Exchange
 from gateway.server.answers import Send, echoed_id
-from gateway.wire.begun_stream import HEAD, WAITING, BegunStream
+from gateway.wire.begun_stream import HEAD, BegunStream
+from gateway.wire.voices import voice_of
 
 
 class KeepAlive:
@@ -88,11 +89,12 @@ class KeptAlive:
     async def _comment(self) -> None:
         headers = [*HEAD, (b"x-request-id", echoed_id(self._exchange))]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        self._stream = BegunStream()
+        voice = voice_of(self._exchange.path)
+        self._stream = BegunStream(voice)
         self._exchange.is_kept_alive = True
         self._rule.begun += 1
         while True:
-            await self._say(WAITING, more_body=True)
+            await self._say(voice.waiting, more_body=True)
             await self._rule.sleep(self._rule.every_seconds)
 
     async def _say(self, words: bytes, *, more_body: bool) -> None:

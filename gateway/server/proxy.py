@@ -41,6 +41,7 @@ from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, receive_body
 from gateway.server.tokens_route import answer_tokens
 from gateway.server.try_route import answer_try
+from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.routes import ANSWERED_HERE, TRY_PATH, Kind, classify, sent_on
 
 Scope = MutableMapping[str, Any]
@@ -165,7 +166,7 @@ class Proxy:
         exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
             refuse_if_all_full(self._parts.backends, exchange.newcomer)
-            if self._parts.relief is not None and exchange.route.kind is not Kind.GENERIC:
+            if self._parts.relief is not None and DIALECTS[exchange.route.kind].needs_engine:
                 refuse_at_the_door(self._parts.relief, exchange, self._parts.backends)
 
     async def _list_models(self, exchange: Exchange, receive: Receive, send: Send) -> None:

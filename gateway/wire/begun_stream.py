@@ -1,7 +1,7 @@
 """What is still to be said when the 200 of a stream is out already, because it waited: framing only.
 
-A comment (a line that begins with a colon) means nothing to any reader of server-sent events. So comments keep the
-connection alive, and carry what other answers say in headers. A refusal becomes the last event, as vLLM ends streams.
+Comments (lines that begin with a colon) mean nothing to any reader of server-sent events: they carry what other answers
+say in headers. A refusal becomes the last event, as vLLM ends streams of that route: voices.py has the words.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,10 @@ from http import HTTPStatus
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.errors import openai_type
-from gateway.wire.sse import ERROR_END, error_event
+from gateway.wire.voices import Voice
 
 HEAD = ((b"content-type", b"text/event-stream; charset=utf-8"),)
 """As vLLM sends it."""
-
-WAITING = b": waiting\n\n"
 
 _TOLD = (b"x-gateway-", b"retry-after", b"x-should-retry")
 # Error texts of vLLM are shorter. Of a longer one, and of a page that is no error of that shape, so much is quoted.
@@ -30,9 +27,10 @@ class BegunStream:
     A stream goes on as it is. Anything else is kept until it is whole and then told in one event.
     """
 
-    __slots__ = ("_kept", "_status")
+    __slots__ = ("_kept", "_status", "_voice")
 
-    def __init__(self) -> None:
+    def __init__(self, voice: Voice) -> None:
+        self._voice = voice
         self._status = 0
         self._kept: bytearray | None = None
 
@@ -50,43 +48,25 @@ class BegunStream:
         if self._kept is None:
             return piece
         self._kept += piece[: _LONGEST_ERROR_BYTES - len(self._kept)]
-        return _as_event(self._status, bytes(self._kept)) if is_last else b""
+        return _as_event(self._voice, self._status, bytes(self._kept)) if is_last else b""
 
 
-def _as_event(status: int, body: bytes) -> bytes:
-    """The last event. An error that has vLLM's shape keeps its words; line ends outside of them would cut it."""
+def _as_event(voice: Voice, status: int, body: bytes) -> bytes:
+    """The last event. An error that has the route's shape keeps its words; line ends outside of them would cut it."""
     if status < HTTPStatus.BAD_REQUEST:
         error = "The model server answered without a stream, although one was asked for."
-        return error_event(GatewayError(Code.UPSTREAM_ERROR, error), is_at_border=True)
-    line = _one_line(body) or _own_words(status, body)
-    return b"data: " + line + ERROR_END
+        return voice.last_event(GatewayError(Code.UPSTREAM_ERROR, error), is_at_border=True)
+    return voice.event(_one_line(voice, body) or _own_words(voice, status, body))
 
 
-class _Error(msgspec.Struct):
-    message: str
-
-
-class _ErrorBody(msgspec.Struct):
-    error: _Error
-
-
-_decoder = msgspec.json.Decoder(_ErrorBody)
-
-
-def _one_line(body: bytes) -> bytes | None:
+def _one_line(voice: Voice, body: bytes) -> bytes | None:
     try:
-        _decoder.decode(body)
+        voice.shape.decode(body)
         return msgspec.json.format(body, indent=-1)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _own_words(status: int, body: bytes) -> bytes:
+def _own_words(voice: Voice, status: int, body: bytes) -> bytes:
     shown = body.decode(errors="replace")[:_QUOTED_CHARACTERS]
-    error = {
-        "message": f"The model server refused the request with status {status}: {shown}",
-        "type": openai_type(status),
-        "param": None,
-        "code": status,
-    }
-    return msgspec.json.encode({"error": error})
+    return voice.words(status, f"The model server refused the request with status {status}: {shown}")

@@ -30,7 +30,7 @@ _string_decoder = msgspec.json.Decoder(str)
 
 @dataclass(frozen=True, slots=True)
 class DataUrl:
-    """A data URL in a body.
+    """A data URL in a body, or base64 without one.
 
     `media_type` as declared, lower case, "" where there is none. `header` spans the body from after the opening
     quote to the comma inclusive, `payload` from there to before the closing quote; both are None where the string
@@ -75,7 +75,11 @@ def read_data_url(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
 def read_in_place(body: bytes | bytearray, ref: ImageRef) -> DataUrl | None:
     """What `read_data_url` gives, where no byte need be copied or changed; None elsewhere."""
     start, end = ref.url.start + 1, ref.url.end - 1
-    return _read_in_place(body, start, end, ref.param) if _is_plain(body, start, end) else None
+    if not _is_plain(body, start, end):
+        return None
+    if ref.is_base64:
+        return _alone(body, ref, memoryview(body)[start:end])
+    return _read_in_place(body, start, end, ref.param)
 
 
 def read_spelled(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
@@ -84,9 +88,33 @@ def read_spelled(body: bytes | bytearray, ref: ImageRef) -> DataUrl:
     if not _has_other_escape(body, start, end):
         url = _without_backslashes(body, start, end)
         if b" " not in url:
-            return _read_copy(url, ref.param)
+            return _alone(body, ref, url) if ref.is_base64 else _read_copy(url, ref.param)
     text = decode_body(_string_decoder, msgspec.Raw(memoryview(body)[ref.url.start : ref.url.end]))
-    return _read_text(text, ref.param)
+    return _read_alone(body, ref, text) if ref.is_base64 else _read_text(text, ref.param)
+
+
+def _alone(body: bytes | bytearray, ref: ImageRef, payload: memoryview | bytes) -> DataUrl:
+    """Base64 without a URL around it, as it stands or with its slashes unescaped."""
+    file = EncodedFile(payload, ref.param)
+    _refuse_empty(file)
+    copied_bytes = len(payload) if isinstance(payload, bytes) else 0
+    return DataUrl(_declared(body, ref), None, None, file, bool(len(payload) % 4), copied_bytes)
+
+
+def _read_alone(body: bytes | bytearray, ref: ImageRef, text: str) -> DataUrl:
+    payload = _without_blanks(text)
+    file = EncodedFile(payload, ref.param)
+    _refuse_empty(file)
+    is_strict = len(payload) == len(text) and not len(payload) % 4
+    return DataUrl(_declared(body, ref), None, None, file, not is_strict, len(payload))
+
+
+def _declared(body: bytes | bytearray, ref: ImageRef) -> str:
+    """What stands beside base64 without a URL; "" where nothing does."""
+    if ref.media_type is None:
+        return ""
+    start, end = ref.media_type
+    return decode_body(_string_decoder, msgspec.Raw(memoryview(body)[start:end])).lower()
 
 
 def _is_plain(body: bytes | bytearray, start: int, end: int) -> bool:
@@ -110,6 +138,11 @@ def _without(characters: bytes, pieces: Iterable[bytes | bytearray]) -> bytes:
     threads get their turn.
     """
     return b"".join([piece.translate(None, characters) for piece in pieces])
+
+
+def _without_blanks(text: str, start: int = 0) -> bytes:
+    pieces = (text[at : at + _WINDOW_BYTES].encode() for at in range(start, len(text), _WINDOW_BYTES))
+    return _without(_BLANKS.encode(), pieces)
 
 
 def _read_in_place(body: bytes | bytearray, start: int, end: int, param: str) -> DataUrl:
@@ -137,8 +170,7 @@ def _read_text(text: str, param: str) -> DataUrl:
     comma = text.find(",", 0, _MOST_HEADER_BYTES)
     header = text[: comma + 1].lstrip(_BLANKS)
     media_type = _media_type(header, param)
-    pieces = (text[at : at + _WINDOW_BYTES].encode() for at in range(comma + 1, len(text), _WINDOW_BYTES))
-    file = EncodedFile(_without(_BLANKS.encode(), pieces), param)
+    file = EncodedFile(_without_blanks(text, comma + 1), param)
     _refuse_empty(file)
     # Blanks around the whole, blanks in the payload, and missing padding each show in a length.
     is_plain = text.isascii() and len(text) == len(header) + len(file.payload) and not len(file.payload) % 4
@@ -162,7 +194,7 @@ def _media_type(header: str, param: str) -> str:
 
 def _refuse_empty(file: EncodedFile) -> None:
     if not len(file.payload):
-        raise GatewayError(Code.INVALID_BASE64_IMAGE, "The data URL holds no data after its comma.", param=file.param)
+        raise GatewayError(Code.INVALID_BASE64_IMAGE, "The image's base64 is empty.", param=file.param)
 
 
 def _invalid_url(sentence: str, param: str) -> GatewayError:

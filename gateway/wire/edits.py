@@ -1,5 +1,7 @@
 """The splices of a request: another image in an image's place, a text in its place, its uuid taken out.
 
+They are the same on every route: how an image stands there says its ImageRef.
+
 What is not edited stays as it was spelled. Where a key stands twice, vLLM reads the last one, and that one is edited.
 """
 
@@ -36,7 +38,7 @@ def locate_parts(body: bytes | bytearray, request: VisionRequest) -> dict[int, P
 
 
 def _locate(spans: SpanFinder, raw_parts: RawParts, ref: ImageRef) -> PartSpans:
-    part = raw_parts.part(ref.message_index, ref.part_index)
+    part = raw_parts.part(ref.part)
     members = decode_body(_members_decoder, part) if ref.has_uuid else {}
     return PartSpans(spans.span_of(part), {key: spans.span_of(value) for key, value in members.items()})
 
@@ -44,10 +46,12 @@ def _locate(spans: SpanFinder, raw_parts: RawParts, ref: ImageRef) -> PartSpans:
 def edit_image_url(
     ref: ImageRef, data_url: DataUrl, media_type: str, encoded_base64: bytes | None = None
 ) -> tuple[Splice, ...]:
-    """Splices that make the URL one that vLLM reads as `media_type`; none where it is one already.
+    """Splices that make the image one that vLLM reads as `media_type`; none where it is one already.
 
     `encoded_base64` is the new file, in strict base64; None keeps the file that came. A bare string becomes an object.
     """
+    if ref.is_base64:
+        return _base64(ref, data_url, media_type, encoded_base64)
     if encoded_base64 is None and _is_right(ref, data_url, media_type):
         return ()
     header = f"data:{media_type};base64,".encode()
@@ -66,6 +70,19 @@ def _url(ref: ImageRef, data_url: DataUrl, header: bytes, encoded_base64: bytes 
     if encoded_base64 is None:
         return (Splice(data_url.header, header),)
     return (Splice(data_url.header, header), Splice(data_url.payload, encoded_base64))
+
+
+def _base64(ref: ImageRef, data_url: DataUrl, media_type: str, encoded_base64: bytes | None) -> tuple[Splice, ...]:
+    """The file stands alone, and beside it of what kind it is."""
+    splices = []
+    if encoded_base64 is not None or data_url.needs_respelling:
+        payload = data_url.file.padded() if encoded_base64 is None else encoded_base64
+        splices.append(Splice(Span(ref.url.start + 1, ref.url.end - 1), payload))
+    if ref.media_type is None:
+        splices.append(Splice(Span(ref.url.end, ref.url.end), b',"media_type":' + msgspec.json.encode(media_type)))
+    elif data_url.media_type != media_type:
+        splices.append(Splice(ref.media_type, msgspec.json.encode(media_type)))
+    return tuple(splices)
 
 
 def _is_right(ref: ImageRef, data_url: DataUrl, media_type: str) -> bool:
@@ -92,6 +109,6 @@ def remove_uuid(spans: PartSpans) -> tuple[Splice, ...]:
     return (*splices, Splice(Span(end, spans.part.end), b"}"))
 
 
-def replace_part_by_text(part: Span, text: str) -> Splice:
-    """A text part in the place of a whole part."""
-    return Splice(part, msgspec.json.encode({"type": "text", "text": text}))
+def replace_part_by_text(part: Span, text: str, text_type: str = "text") -> Splice:
+    """A text part, of the type that the route has for it, in the place of a whole part."""
+    return Splice(part, msgspec.json.encode({"type": text_type, "text": text}))

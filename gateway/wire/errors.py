@@ -46,8 +46,12 @@ def anthropic_error_body(error: GatewayError) -> bytes:
     message = error.message
     if error.param is not None and error.param not in message:
         message = f"{error.param}: {message}"
-    kind = _ANTHROPIC_TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
-    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
+    return msgspec.json.encode({"type": "error", "error": {"type": anthropic_type(error.status), "message": message}})
+
+
+def anthropic_type(status: int) -> str:
+    """Anthropic's `type` strings."""
+    return _ANTHROPIC_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
 def openai_type(status: int) -> str:

@@ -1,11 +1,12 @@
 """A lower bound on the answer's length, spliced into a body where vLLM looks for it."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from gateway.domain.request import Span
-from gateway.wire.read import ABSENT, decode_body
+from gateway.wire.read import decode_body
 from gateway.wire.spans import SpanFinder
 from gateway.wire.splice import Splice
 
@@ -17,38 +18,47 @@ class AnswerCap(NamedTuple):
     splice: Splice
 
 
-class _Body(msgspec.Struct):
-    max_tokens: msgspec.Raw = ABSENT
-    max_completion_tokens: msgspec.Raw = ABSENT
-    min_tokens: Any = None
+Members = dict[str, msgspec.Raw]
 
-
-_decoder = msgspec.json.Decoder(_Body)
+_decoder = msgspec.json.Decoder(Members)
+_number_decoder = msgspec.json.Decoder(int)
 
 
 def cap_answer(
-    body: bytes | bytearray, asked_tokens: int | None, most_tokens: int, *, is_chat: bool
+    body: bytes | bytearray,
+    asked_tokens: int | None,
+    most_tokens: int,
+    keys: Sequence[str] = ("max_tokens",),
+    least_of: Callable[[Members], int] | None = None,
 ) -> AnswerCap | None:
     """What brings the answer of `body` (a JSON object with members) under `most_tokens`; None where it is already.
 
-    `asked_tokens` is the client's own bound, None where it has none. Never below `min_tokens`, which vLLM would refuse.
-    Only chats have `max_completion_tokens`, which wins there unless it is null. Raises GatewayError invalid_json.
+    `asked_tokens` is the client's own bound, None where it has none. Of `keys` vLLM reads the first that is not null;
+    where none is there the last is written. Never below `least_of` the body's members, or without that `min_tokens`:
+    vLLM would refuse it. Raises GatewayError invalid_json.
     """
     if asked_tokens is not None and asked_tokens <= most_tokens:
         return None
-    fields = decode_body(_decoder, body)
-    tokens = max(most_tokens, fields.min_tokens) if isinstance(fields.min_tokens, int) else most_tokens
+    members = decode_body(_decoder, body)
+    tokens = max(most_tokens, number_in(members, "min_tokens") if least_of is None else least_of(members))
     if asked_tokens is not None and asked_tokens <= tokens:
         return None
-    return AnswerCap(tokens, _bound(body, fields, b"%d" % tokens, is_chat=is_chat))
+    return AnswerCap(tokens, _bound(body, members, keys, b"%d" % tokens))
 
 
-def _bound(body: bytes | bytearray, fields: _Body, number: bytes, *, is_chat: bool) -> Splice:
+def number_in(members: Members, key: str) -> int:
+    """A whole number; 0 where there is none, or something else for vLLM to judge."""
+    try:
+        return _number_decoder.decode(members.get(key, b"0"))
+    except msgspec.DecodeError:
+        return 0
+
+
+def _bound(body: bytes | bytearray, members: Members, keys: Sequence[str], number: bytes) -> Splice:
     """In the place that vLLM reads; a key that is not there is written before all others."""
-    newer = fields.max_completion_tokens if is_chat else ABSENT
-    is_newer_read = newer is not ABSENT and bytes(newer) != b"null"
-    read = newer if is_newer_read or fields.max_tokens is ABSENT else fields.max_tokens
-    if read is not ABSENT:
+    there = [members[key] for key in keys if key in members]
+    if there:
+        read = next((raw for raw in there if bytes(raw) != b"null"), there[-1])
         return Splice(SpanFinder(body).span_of(read), number)
     start = body.index(b"{") + 1
-    return Splice(Span(start, start), b'"max_tokens":' + number + b",")
+    return Splice(Span(start, start), msgspec.json.encode(keys[-1]) + b":" + number + b",")

@@ -1,7 +1,7 @@
-"""Anthropic's messages, written anew as the chat body that vLLM makes of them.
+"""Anthropic's messages, as the chat that vLLM makes of them.
 
 Follows vLLM 0.32 (entrypoints/anthropic/serving.py `to_chat_completion_request`), so that what is counted of the chat
-body is what vLLM counts of the messages. Pictures are copied once, at memory speed; their base64 is not looked at.
+is what vLLM counts of the messages. What of them admission needs is told in dialects/anthropic.py.
 
 What vLLM takes and this module refuses, always with 400: `tool_addition` and `tool_removal` blocks, image blocks
 without a source (vLLM drops them), results of tools in an assistant's message unless they are text (vLLM prints them
@@ -9,14 +9,14 @@ as Python would), and media types that are none.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.request import Path
 from gateway.wire import read
-from gateway.wire.data_url import is_remote
 from gateway.wire.read import ABSENT
 
 _ROLES = ("user", "assistant", "system")
@@ -24,15 +24,16 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _THINKING = ("enabled", "disabled", "adaptive")
 _SKIPPED = ("redacted_thinking", "tool_reference")
 _CHOICES = ("auto", "any", "tool", "none")
-_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]{1,64}/[A-Za-z0-9.+-]{1,64}")
-_DEFAULT_MEDIA_TYPE = "image/jpeg"
+_MEDIA_TYPE = re.compile(rb'"[A-Za-z0-9.+-]{1,64}(?:/|\\/)[A-Za-z0-9.+-]{1,64}"')  # a slash may be escaped
 # One client puts such a line, new with every request, at the head of its system prompt; vLLM leaves the block out.
 _BILLING_HEADER = "x-anthropic-billing-header"
 
 
-class _Source(msgspec.Struct, gc=False):
+class Source(msgspec.Struct, gc=False):
+    """Of an image. vLLM reads `url` where `type` says so, and `data` everywhere else."""
+
     type: Any = None
-    media_type: Any = _DEFAULT_MEDIA_TYPE
+    media_type: msgspec.Raw = ABSENT
     data: msgspec.Raw = ABSENT
     url: msgspec.Raw = ABSENT
 
@@ -42,7 +43,7 @@ class _Item(msgspec.Struct, gc=False):
 
     type: Any = None
     text: str = ""
-    source: _Source | None = None
+    source: Source | None = None
     tool_name: str | None = None
     name: str | None = None
 
@@ -50,7 +51,7 @@ class _Item(msgspec.Struct, gc=False):
 class _Block(msgspec.Struct):
     type: Any = None
     text: str | None = None
-    source: _Source | None = None
+    source: Source | None = None
     id: str | None = None
     tool_use_id: str | None = None
     name: str | None = None
@@ -83,9 +84,12 @@ class _Thinking(msgspec.Struct, gc=False):
 
 class _OutputConfig(msgspec.Struct, gc=False):
     effort: Any = None
+    format: msgspec.Raw = ABSENT
 
 
-class _Body(msgspec.Struct):
+class Body(msgspec.Struct):
+    """What of a body costs something; all else is vLLM's business. A count ignores what is about the answer."""
+
     messages: list[_Message]
     model: str
     system: str | list[_Block] | None = None
@@ -94,9 +98,12 @@ class _Body(msgspec.Struct):
     thinking: _Thinking | None = None
     output_config: _OutputConfig | None = None
     chat_template_kwargs: msgspec.Raw = ABSENT
+    max_tokens: Any = None
+    stream: Any = None
+    kv_transfer_params: dict[str, msgspec.Raw] | None = None
 
 
-_decoder = msgspec.json.Decoder(_Body)
+_decoder = msgspec.json.Decoder(Body)
 
 
 class Rendering(NamedTuple):
@@ -110,73 +117,78 @@ class Rendering(NamedTuple):
     disabled_thinking_effort: str = "none"
 
 
-class ChatBody(NamedTuple):
-    """`paths` gives for the path of each image in `body` its path in the messages."""
+class SeenImage(NamedTuple):
+    """An image of the chat; `part` leads to its block in the messages, `path` says so in errors."""
 
-    body: bytes
-    paths: dict[str, str]
-
-
-def chat_of_messages(body: bytes | bytearray, rendering_of: Callable[[str], Rendering]) -> ChatBody:
-    """The chat body of a `count_tokens` body. `rendering_of` is asked once, for the name of the model.
-
-    Raises GatewayError invalid_json, invalid_request, invalid_content_part, invalid_image_url or invalid_base64_image.
-    """
-    parsed = read.decode_body(_decoder, body)
-    if not parsed.model:
-        raise GatewayError(Code.INVALID_REQUEST, "`model` is empty.", param="model")
-    rendering = rendering_of(parsed.model)
-    head = b'{"model":' + msgspec.json.encode(parsed.model) + _settings(parsed, rendering) + b',"messages":['
-    chat = _Chat()
-    _add_system(chat, parsed, rendering)
-    for index, message in enumerate(parsed.messages):
-        _add_message(chat, message, f"messages[{index}]", rendering)
-    return ChatBody(b"".join((head, *chat.segments, b"]}")), chat.paths)
-
-
-class _Image(NamedTuple):
-    """The JSON string of its URL, in pieces, and its path in the messages."""
-
-    url: tuple[bytes | memoryview, ...]
+    source: Source
+    part: Path
     path: str
 
 
-_Part = str | _Image | dict[str, str]
+_Part = str | SeenImage | dict[str, str]
+
+
+class SeenMessage(NamedTuple):
+    """A message of the chat: texts, images and references to tools, and what stands `beside` them."""
+
+    role: str
+    parts: Sequence[_Part]
+    beside: Mapping[str, Any]
+
+
+def read_messages(body: bytes | bytearray) -> Body:
+    """Raises GatewayError invalid_json, invalid_request or invalid_content_part."""
+    parsed = read.decode_body(_decoder, body)
+    if not parsed.model:
+        raise GatewayError(Code.INVALID_REQUEST, "`model` is empty.", param="model")
+    return parsed
+
+
+def seen_messages(parsed: Body, rendering: Rendering) -> list[SeenMessage]:
+    """The messages of the chat. Raises GatewayError 400 with the client's own path."""
+    chat = _Chat()
+    _add_system(chat, parsed, rendering)
+    for index, message in enumerate(parsed.messages):
+        _add_message(chat, message, ("messages", index), f"messages[{index}]", rendering)
+    return chat.messages
+
+
+def chat_of_messages(body: bytes | bytearray, rendering: Rendering) -> bytes:
+    """The chat body of a messages body, its pictures left out. Raises GatewayError 400."""
+    parsed = read_messages(body)
+    chat = {
+        "model": parsed.model,
+        **chat_settings(parsed, rendering),
+        "messages": [_written(message) for message in seen_messages(parsed, rendering)],
+    }
+    return msgspec.json.encode(chat)
+
+
+def _written(message: SeenMessage) -> dict[str, Any]:
+    """A single text stands by itself; without parts there is no content."""
+    said: dict[str, Any] = {"role": message.role, **message.beside}
+    if len(message.parts) == 1 and isinstance(message.parts[0], str):
+        said["content"] = message.parts[0]
+    elif message.parts:
+        said["content"] = [_written_part(part) for part in message.parts]
+    return said
+
+
+def _written_part(part: _Part) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image_url", "image_url": {"url": ""}} if isinstance(part, SeenImage) else part
 
 
 class _Chat:
-    """The messages of the chat body as they are written, in pieces."""
-
     def __init__(self) -> None:
-        self.segments: list[bytes | memoryview] = []
-        self.paths: dict[str, str] = {}
-        self._messages = 0
+        self.messages: list[SeenMessage] = []
 
-    def add(self, role: str, parts: Sequence[_Part], **more: object) -> None:
-        """One message. A single text stands by itself; without parts there is no content."""
-        head = {"role": role} | more
-        self.segments.append((b"," if self._messages else b"") + msgspec.json.encode(head)[:-1])
-        if len(parts) == 1 and isinstance(parts[0], str):
-            self.segments += (b',"content":', msgspec.json.encode(parts[0]))
-        elif parts:
-            self.segments.append(b',"content":')
-            self._add_parts(parts)
-        self.segments.append(b"}")
-        self._messages += 1
-
-    def _add_parts(self, parts: Sequence[_Part]) -> None:
-        for index, part in enumerate(parts):
-            self.segments.append(b"," if index else b"[")
-            if isinstance(part, _Image):
-                self.segments += (b'{"type":"image_url","image_url":{"url":', *part.url, b"}}")
-                self.paths[f"messages[{self._messages}].content[{index}].image_url.url"] = part.path
-            else:
-                text = {"type": "text", "text": part} if isinstance(part, str) else part
-                self.segments.append(msgspec.json.encode(text))
-        self.segments.append(b"]")
+    def add(self, role: str, parts: Sequence[_Part], **beside: object) -> None:
+        self.messages.append(SeenMessage(role, parts, beside))
 
 
-def _add_system(chat: _Chat, parsed: _Body, rendering: Rendering) -> None:
+def _add_system(chat: _Chat, parsed: Body, rendering: Rendering) -> None:
     texts = [] if parsed.system is None else [_system_text(parsed.system)]
     if rendering.merges_inline_system:
         texts += [_inline_system_text(message) for message in parsed.messages if message.role == "system"]
@@ -199,7 +211,7 @@ def _inline_system_text(message: _Message) -> str:
     return _system_text(content)
 
 
-def _add_message(chat: _Chat, message: _Message, path: str, rendering: Rendering) -> None:
+def _add_message(chat: _Chat, message: _Message, at: Path, path: str, rendering: Rendering) -> None:
     role = message.role
     if role not in _ROLES:
         raise _misfit(f"{path}.role", _ROLES)
@@ -212,7 +224,7 @@ def _add_message(chat: _Chat, message: _Message, path: str, rendering: Rendering
     else:
         turn = _Turn(chat, role)
         for place, block in enumerate(message.content):
-            turn.read(block, f"{path}.content[{place}]")
+            turn.read(block, (*at, "content", place), f"{path}.content[{place}]")
         turn.end()
 
 
@@ -226,18 +238,18 @@ class _Turn:
         self._calls: list[dict[str, Any]] = []
         self._thoughts: list[str] = []
 
-    def read(self, block: _Block, path: str) -> None:
+    def read(self, block: _Block, at: Path, path: str) -> None:
         kind = block.type
         if kind == "text":
             self._parts += [block.text] if block.text else []
         elif kind == "image":
-            self._parts.append(_image(block.source, path))
+            self._parts.append(_image(block.source, at, path))
         elif kind == "thinking":
             self._thoughts.append(block.thinking or "")
         elif kind == "tool_use":
             self._calls.append(_call(block))
         elif kind == "tool_result":
-            self._read_result(block, path)
+            self._read_result(block, at, path)
         elif kind not in _SKIPPED:
             raise _refusal(path, "Blocks of its type are not supported. Send text, images, and calls of tools.")
 
@@ -248,20 +260,22 @@ class _Turn:
         calls = {"tool_calls": self._calls} if self._calls else {}
         self._chat.add(self._role, self._parts, **thoughts, **calls)
 
-    def _read_result(self, block: _Block, path: str) -> None:
+    def _read_result(self, block: _Block, at: Path, path: str) -> None:
         if self._role == "user":
-            self._add_result(block, path)
+            self._add_result(block, at, path)
         elif isinstance(block.content, list) and block.content:
             raise _refusal(path, "In an assistant's message the result of a tool must be text.")
         else:
             self._parts.append(f"Tool result: {block.content or ''}")
 
-    def _add_result(self, block: _Block, path: str) -> None:
+    def _add_result(self, block: _Block, at: Path, path: str) -> None:
         items = block.content if isinstance(block.content, list) else []
         text = block.content if isinstance(block.content, str) else "\n".join(i.text for i in items if i.type == "text")
         call_id = block.tool_use_id or ""
         images = [
-            _image(item.source, f"{path}.content[{place}]") for place, item in enumerate(items) if item.type == "image"
+            _image(item.source, (*at, "content", place), f"{path}.content[{place}]")
+            for place, item in enumerate(items)
+            if item.type == "image"
         ]
         names = [item.tool_name or item.name for item in items if item.type == "tool_reference"]
         self._chat.add("tool", [text], tool_call_id=call_id)
@@ -277,21 +291,22 @@ def _call(block: _Block) -> dict[str, Any]:
     return {"id": block.id or "", "type": "function", "function": {"name": block.name or "", "arguments": arguments}}
 
 
-def _image(source: _Source | None, path: str) -> _Image:
+def _image(source: Source | None, at: Path, path: str) -> SeenImage:
     if source is None:
         raise _refusal(path, "The image has no `source`.")
     if source.type == "url":
-        at = f"{path}.source.url"
-        _check_string(source.url, at)
-        is_remote(memoryview(source.url), at)  # or it is refused
-        return _Image((memoryview(source.url),), at)
-    at = f"{path}.source.data"
-    _check_string(source.data, at)
-    kind = source.media_type
-    if not isinstance(kind, str) or not _MEDIA_TYPE.fullmatch(kind):
-        at = f"{path}.source.media_type"
-        raise GatewayError(Code.UNSUPPORTED_IMAGE_MEDIA_TYPE, f"`{at}` must be a media type, e.g. image/png.", param=at)
-    return _Image((b'"data:' + kind.encode() + b";base64,", memoryview(source.data)[1:]), at)
+        _check_string(source.url, f"{path}.source.url")
+    else:
+        _check_string(source.data, f"{path}.source.data")
+        _check_media_type(source.media_type, f"{path}.source.media_type")
+    return SeenImage(source, at, path)
+
+
+def _check_media_type(value: msgspec.Raw, path: str) -> None:
+    if memoryview(value) and not _MEDIA_TYPE.fullmatch(memoryview(value)):
+        raise GatewayError(
+            Code.UNSUPPORTED_IMAGE_MEDIA_TYPE, f"`{path}` must be a media type, e.g. image/png.", param=path
+        )
 
 
 def _check_string(value: msgspec.Raw, path: str) -> None:
@@ -299,8 +314,8 @@ def _check_string(value: msgspec.Raw, path: str) -> None:
         raise _refusal(path, "must be a string.")
 
 
-def _settings(parsed: _Body, rendering: Rendering) -> bytes:
-    """What stands beside the messages, each with a comma before it."""
+def chat_settings(parsed: Body, rendering: Rendering) -> dict[str, Any]:
+    """What stands beside the messages in the chat. Raises GatewayError invalid_request."""
     effort = _effort(parsed, rendering)
     _check_choice(parsed.tool_choice)
     found: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
@@ -308,10 +323,10 @@ def _settings(parsed: _Body, rendering: Rendering) -> bytes:
         found["tools"] = [{"type": "function", "function": _function(tool)} for tool in parsed.tools]
     if memoryview(parsed.chat_template_kwargs):
         found["chat_template_kwargs"] = parsed.chat_template_kwargs
-    return b"," + msgspec.json.encode(found)[1:-1] if found else b""
+    return found
 
 
-def _effort(parsed: _Body, rendering: Rendering) -> str | None:
+def _effort(parsed: Body, rendering: Rendering) -> str | None:
     effort = None if parsed.output_config is None else parsed.output_config.effort
     if effort is not None and effort not in _EFFORTS:
         raise _misfit("output_config.effort", _EFFORTS)

@@ -261,7 +261,8 @@ def _remedies(remedies: Remedies, request: VisionRequest) -> RemedyReport:
 
 def _turns_until(param: str, request: VisionRequest) -> int | None:
     """How many turns, each begun by the user, end with the image at `param`."""
-    last = next(ref.message_index for ref in request.images if ref.param == param)
+    ordinal = next(ref.ordinal for ref in request.images if ref.param == param)
+    last = next(index for index, message in enumerate(request.messages) if ordinal in message.images)
     users = [index for index, message in enumerate(request.messages) if message.role == "user"]
     is_in_last_turn = last >= max(users, default=0)
     return None if is_in_last_turn else max(1, sum(index <= last for index in users))

@@ -19,6 +19,9 @@ class Kind(StrEnum):
     """How a route is served."""
 
     CHAT = "chat"
+    BATCH = "batch"
+    MESSAGES = "messages"
+    MESSAGE_TOKENS = "message_tokens"
     COMPLETIONS = "completions"
     EMBEDDINGS = "embeddings"
     GENERIC = "generic"
@@ -66,6 +69,8 @@ _OPEN = {
     path: Route(kind, path, (method,))
     for path, kind, method in (
         ("/v1/chat/completions", Kind.CHAT, "POST"),
+        ("/v1/chat/completions/batch", Kind.BATCH, "POST"),
+        ("/v1/messages", Kind.MESSAGES, "POST"),
         ("/v1/completions", Kind.COMPLETIONS, "POST"),
         ("/v1/embeddings", Kind.EMBEDDINGS, "POST"),
         (TOKENIZE_PATH, Kind.TOKENS, "POST"),
@@ -82,10 +87,6 @@ _USE_EMBEDDINGS = "its media is not yet inspected. For text, use /v1/embeddings.
 _AUDIO = "audio is not yet supported."
 _OPERATOR = "it is for operators, who reach vLLM directly."
 _SCALE_OUT = "it takes prepared model inputs whose cost cannot be checked."
-
-_NOT_ASKED = (
-    "its images would reach the model server unseen. Ask for this gateway's own count: `x-gateway-tokens: estimate`."
-)
 
 _OPERATOR_PATHS = (
     "/tokenizer_info",
@@ -123,9 +124,7 @@ _OPERATOR_PATHS = (
 )
 
 _CLOSED = dict.fromkeys(_OPERATOR_PATHS, _OPERATOR) | {
-    "/v1/chat/completions/batch": _USE_CHAT,
     "/v1/responses": "its images, and histories stored on the server, are not yet inspected. Use /v1/chat/completions.",
-    "/v1/messages": _USE_CHAT,
     "/cohere/v2/chat": _USE_CHAT,
     "/v1/systemone": _USE_CHAT,
     "/generative_scoring": _USE_CHAT,
@@ -155,7 +154,6 @@ _CLOSED_BELOW = {
     "/fault_tolerance/": _OPERATOR,
 }
 _MODEL_PREFIX = "/v1/models/"
-_MESSAGES_PATH = "/v1/messages"
 
 
 def classify(method: str, path: str) -> Route:
@@ -180,15 +178,9 @@ def passes_in_shadow(route: Route) -> bool:
 
 
 def sent_on(route: Route) -> Route:
-    """A route of Kind.TOKENS for a client that does not want the gateway's own count: closed where media could pass."""
-    if route.path == COUNT_TOKENS_PATH:
-        return Route(Kind.CLOSED, route.path, why=_NOT_ASKED)
-    return Route(Kind.GENERIC, route.path, route.methods)
-
-
-def speaks_anthropic(path: str) -> bool:
-    """Errors on this path have Anthropic's shape."""
-    return path == _MESSAGES_PATH or path.startswith(_MESSAGES_PATH + "/")
+    """A route of Kind.TOKENS for a client that does not want the gateway's own count."""
+    kind = Kind.MESSAGE_TOKENS if route.path == COUNT_TOKENS_PATH else Kind.GENERIC
+    return Route(kind, route.path, route.methods)
 
 
 def _if_allowed(route: Route, method: str) -> Route:

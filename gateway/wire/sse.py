@@ -2,28 +2,24 @@
 
 vLLM writes `data: {json}` and a blank line per event, then `data: [DONE]`. JSON escapes line breaks, so `data:` at
 the start of a line is always a new event. Usage and errors stand in one of the last two events, `[DONE]` counted:
-only those are parsed, and only when asked for.
+only those are parsed, and only when asked for. Routes whose streams look otherwise have an observer of their own,
+which says how: an AnthropicObserver follows.
 """
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import msgspec
 
-from gateway.domain.errors import GatewayError
-from gateway.wire.errors import error_body
-from gateway.wire.usage import Usage, WireUsage
+from gateway.wire.usage import AnthropicUsage, Usage, WireUsage
 
 _EVENT = b"\ndata:"
 _BORDER_BYTES = len(_EVENT) - 1
-_DONE = b"\ndata: [DONE]"
-ERROR_END = b"\n\ndata: [DONE]\n\n"
-"""Behind the JSON of an error, as vLLM ends such streams."""
-
-_DONE_BYTES = len(_DONE) + len(b"\n\n")
 # Old events are forgotten now and then, not with every chunk: a search per event would cost more than the event.
 _TAIL_BYTES = 8192
 # Far more than usage or an error takes. A longer event is not kept, so that one without end costs no memory.
 _LONGEST_EVENT_BYTES = 64 * 1024
+_LAST_BORDER_BYTES = len(b"\n\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +40,27 @@ class _Event(msgspec.Struct, gc=False):
     error: _WireError | None = None
 
 
-_decoder = msgspec.json.Decoder(_Event)
-
-
 class StreamObserver:
     """Fed with the chunks of one stream in order, however they are cut.
 
-    `events` counts all events but `[DONE]`; `is_done` says that `[DONE]` has come.
+    `events` counts all events but the last, `done`; `is_done` says that it has come. `has_begun` from the first event
+    on, with which the first token comes.
     """
+
+    done: ClassVar[bytes] = b"\ndata: [DONE]"
+    decoder: ClassVar[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(_Event)
+    """Of the data of an event; what it gives has `usage` and `error`."""
 
     def __init__(self) -> None:
         self._starts = 0
         self._border = b"\n\n"
         self._tail = bytearray(b"\n")
         self._forget_at_bytes = _TAIL_BYTES
+        self.has_begun = False
 
     def feed(self, chunk: bytes) -> None:
         """Look at the next chunk."""
+        self.has_begun = True
         self._starts += chunk.count(_EVENT) + (self._border + chunk[:_BORDER_BYTES]).count(_EVENT)
         self._border = (self._border + chunk[-_BORDER_BYTES:])[-_BORDER_BYTES:]
         self._tail += chunk
@@ -73,7 +73,7 @@ class StreamObserver:
 
     @property
     def is_done(self) -> bool:
-        return self._tail[-_DONE_BYTES:].rstrip().endswith(_DONE)
+        return self._tail[-len(self.done) - _LAST_BORDER_BYTES :].rstrip().endswith(self.done)
 
     @property
     def is_at_border(self) -> bool:
@@ -85,7 +85,8 @@ class StreamObserver:
         """The last usage reported so far."""
         for event in self._parsed():
             if event.usage is not None:
-                return event.usage.as_usage()
+                usage: Usage = event.usage.as_usage()
+                return usage
         return None
 
     @property
@@ -103,28 +104,48 @@ class StreamObserver:
         last = max(self._tail.rfind(_EVENT), 0)
         before = self._tail.rfind(_EVENT, max(last - _LONGEST_EVENT_BYTES, 0), last)
         if len(self._tail) - last > _LONGEST_EVENT_BYTES:
-            del self._tail[:-_DONE_BYTES]
+            del self._tail[: -len(self.done) - _LAST_BORDER_BYTES]
         else:
             del self._tail[: last if before < 0 else before]
         # The next search only when the tail has doubled: searching with every chunk would be quadratic.
         self._forget_at_bytes = max(_TAIL_BYTES, 2 * len(self._tail))
 
-    def _parsed(self) -> list[_Event]:
+    def _parsed(self) -> list[Any]:
         """The last two events, newest first, as far as they are whole JSON."""
         parsed = []
         for event in reversed(self._tail.split(_EVENT)[1:][-2:]):
             try:
-                parsed.append(_decoder.decode(event))
+                parsed.append(self.decoder.decode(event.partition(b"\nevent:")[0]))
             except (msgspec.DecodeError, RecursionError):
                 continue
         return parsed
 
 
-def error_event(error: GatewayError, *, is_at_border: bool = False) -> bytes:
-    """An error for a stream whose 200 is out, ended as vLLM ends such streams.
+class _AnthropicEvent(msgspec.Struct, gc=False):
+    usage: AnthropicUsage | None = None
+    error: _WireError | None = None
 
-    Where the stream may have been cut inside an event, that event is closed first, or it would swallow the error;
-    an empty line too many means nothing.
+
+class AnthropicObserver(StreamObserver):
+    """Of /v1/messages: each event has its name on a line before its data, usage stands in the last but one, and pieces
+    of the answer in events of one name, which are all that `events` counts.
     """
-    event = b"data: " + error_body(error) + ERROR_END
-    return event if is_at_border else b"\n\n" + event
+
+    done = b'\ndata: {"type":"message_stop"}'
+    decoder = msgspec.json.Decoder(_AnthropicEvent)
+    _PIECE: ClassVar[bytes] = b"event: content_block_delta\n"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces = 0
+        self._cut = b""
+
+    def feed(self, chunk: bytes) -> None:
+        super().feed(chunk)
+        joined = self._cut + chunk
+        self._pieces += joined.count(self._PIECE)
+        self._cut = joined[1 - len(self._PIECE) :]
+
+    @property
+    def events(self) -> int:
+        return self._pieces

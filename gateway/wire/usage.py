@@ -47,35 +47,65 @@ def _image_tokens(details: Any) -> int | None:
     return counts.get("image") if counts else None
 
 
+class AnthropicUsage(msgspec.Struct, gc=False):
+    """As it stands in an answer of /v1/messages: what came out of a cache is told apart from the rest of the prompt."""
+
+    input_tokens: _Tokens
+    output_tokens: _Tokens | None = None
+    cache_read_input_tokens: _Tokens | None = None
+    cache_creation_input_tokens: _Tokens | None = None
+
+    def as_usage(self) -> Usage:
+        cached_tokens = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+        return Usage(self.input_tokens + cached_tokens, self.output_tokens or 0)
+
+
 class _Answer(msgspec.Struct, gc=False):
     usage: WireUsage | None = None
 
 
+class _AnthropicAnswer(msgspec.Struct, gc=False):
+    usage: AnthropicUsage | None = None
+
+
 _KEY = b'"usage":'
 _json_decoder = json.JSONDecoder()
-_whole_decoder = msgspec.json.Decoder(_Answer)
+_decoder = msgspec.json.Decoder(_Answer)
+_anthropic_decoder = msgspec.json.Decoder(_AnthropicAnswer)
 
 
 def usage_of(body_tail: bytes) -> Usage | None:
-    """Usage of a whole answer, from its last bytes; None where they hold none.
+    """Usage of a whole answer, from its last bytes; None where they hold none."""
+    return _read(body_tail, _decoder, WireUsage)
 
-    Most answers are short, so their tail is all of them and can be parsed as it is. Of longer ones the key is
+
+def anthropic_usage_of(body_tail: bytes) -> Usage | None:
+    """The same of an answer of /v1/messages."""
+    return _read(body_tail, _anthropic_decoder, AnthropicUsage)
+
+
+def _read(
+    body_tail: bytes,
+    decoder: msgspec.json.Decoder[_Answer] | msgspec.json.Decoder[_AnthropicAnswer],
+    shape: type[WireUsage | AnthropicUsage],
+) -> Usage | None:
+    """Most answers are short, so their tail is all of them and can be parsed as it is. Of longer ones the key is
     searched, which is exact: inside a JSON string every quote is escaped, so it cannot be part of an answer's text.
     """
     try:
-        usage = _whole_decoder.decode(body_tail).usage
+        usage = decoder.decode(body_tail).usage
     except (msgspec.DecodeError, RecursionError):
-        return _usage_in(body_tail)
+        return _usage_in(body_tail, shape)
     return usage.as_usage() if usage else None
 
 
-def _usage_in(body_tail: bytes) -> Usage | None:
+def _usage_in(body_tail: bytes, shape: type[WireUsage | AnthropicUsage]) -> Usage | None:
     start = body_tail.rfind(_KEY)
     if start < 0:
         return None
     text = body_tail[start + len(_KEY) :].decode(errors="replace").lstrip()
     try:
         value, _ = _json_decoder.raw_decode(text)
-        return msgspec.convert(value, WireUsage).as_usage()
+        return msgspec.convert(value, shape).as_usage()
     except (ValueError, RecursionError):
         return None

@@ -36,7 +36,7 @@ PHOTO, TEXT_TOKENS, ANSWER_TOKENS = Size(4000, 3000), 200, 100
 SECONDS, WAIT_SECONDS, LEVEL_SECONDS = 600.0, 30.0, 6.0
 SHRINK = {Rung.SHRINK: Band(ShrinkSettings().enter, ShrinkSettings().leave)}
 
-REF = ImageRef(0, 0, 0, "messages[0].content[0].image_url.url", Span(0, 0))
+REF = ImageRef(0, (), "messages[0].content[0].image_url.url", Span(0, 0))
 REQUEST = VisionRequest("m", messages=(MessageOutline("user", 0, (0,)),), images=(REF,))
 
 

@@ -25,7 +25,13 @@ def image(width, height, why=frozenset()):
 
 
 def ref(ordinal, detail=None):
-    return ImageRef(ordinal, 0, ordinal, f"messages[0].content[{ordinal}].image_url.url", Span(0, 0), detail)
+    return ImageRef(
+        ordinal,
+        ("messages", 0, "content", ordinal),
+        f"messages[0].content[{ordinal}].image_url.url",
+        Span(0, 0),
+        detail,
+    )
 
 
 def plan(*sizes, family=QWEN2, detail=None, asked=None, **policy):

@@ -134,7 +134,7 @@ def test_a_prefilled_answer_is_no_last_answer():
     ],
 )
 def test_new_images_are_those_after_the_last_answer(script, new):
-    assert new_images(conversation(script)) == new
+    assert new_images([conversation(script)]) == new
 
 
 def test_thirteen_images_in_one_turn_are_refused_with_both_numbers():

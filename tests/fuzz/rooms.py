@@ -23,6 +23,8 @@ from gateway.imaging.workers import examine, needs_examination
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completions
 from gateway.wire.data_url import read_data_url
+from gateway.wire.dialects.anthropic import parse_messages
+from gateway.wire.dialects.batch import parse_batch
 from gateway.wire.embeddings import parse_embeddings
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.generic import parse_generic
@@ -102,7 +104,9 @@ _PARSERS: tuple[Callable[[bytes], object], ...] = (
     parse_completions,
     parse_embeddings,
     parse_generic,
-    lambda body: chat_of_messages(body, lambda _: IN_PLACE),
+    parse_messages,
+    parse_batch,
+    lambda body: chat_of_messages(body, IN_PLACE),
 )
 
 

@@ -44,7 +44,10 @@ def blocks_now(prompt_tokens: int, generated_tokens: int, limits: EngineLimits) 
 
 
 def request_with(*sizes: Size, **fields) -> tuple[VisionRequest, list[ImagePlan], list[ImageTokens]]:
-    refs = tuple(ImageRef(i, i, 0, f"messages[{i}].content[0].image_url.url", Span(0, 0)) for i in range(len(sizes)))
+    refs = tuple(
+        ImageRef(i, ("messages", i, "content", 0), f"messages[{i}].content[0].image_url.url", Span(0, 0))
+        for i in range(len(sizes))
+    )
     messages = tuple(MessageOutline("user", 0, (i,)) for i in range(len(sizes))) or (MessageOutline("user", 0),)
     tokens = [FAMILY.tokens(size) for size in sizes]
     plans = [

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.begun_stream import WAITING, BegunStream
+from gateway.wire.begun_stream import BegunStream
 from gateway.wire.errors import error_body, error_headers
+from gateway.wire.voices import OPENAI
 
 STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-request-id", b"a")]
 JSON = [(b"content-type", b"application/json"), (b"content-length", b"7")]
@@ -17,7 +18,7 @@ END = b"\n\ndata: [DONE]\n\n"
 
 
 def told(status, headers, *pieces):
-    stream = BegunStream()
+    stream = BegunStream(OPENAI)
     said = [stream.head(status, headers)]
     return said + [stream.body(piece, is_last=index == len(pieces) - 1) for index, piece in enumerate(pieces)]
 
@@ -46,8 +47,8 @@ def test_what_other_answers_say_in_headers_stands_in_comments():
 
 
 def test_a_comment_is_no_event():
-    assert WAITING.startswith(b":")
-    assert WAITING.endswith(b"\n\n")
+    assert OPENAI.waiting.startswith(b":")
+    assert OPENAI.waiting.endswith(b"\n\n")
 
 
 def test_a_refusal_of_the_gateway_is_the_last_event():
@@ -77,7 +78,7 @@ def test_what_has_another_shape_is_quoted(body):
 
 
 def test_an_error_without_end_is_not_kept():
-    stream = BegunStream()
+    stream = BegunStream(OPENAI)
     stream.head(500, JSON)
     assert {stream.body(b"x" * 60_000, is_last=False) for _ in range(100)} == {b""}
     assert len(stream._kept) == 65_536

@@ -85,7 +85,9 @@ def test_an_image_and_where_it_stands(make_body):
 
     start = body.index(b'"data:')
     assert request.images == (
-        ImageRef(0, 1, 1, "messages[1].content[1].image_url.url", Span(start, start + len(URL) + 2)),
+        ImageRef(
+            0, ("messages", 1, "content", 1), "messages[1].content[1].image_url.url", Span(start, start + len(URL) + 2)
+        ),
     )
     assert request.messages == (MessageOutline("system", 1), MessageOutline("user", 5, (0,)))
 
@@ -97,7 +99,7 @@ def test_ordinals_follow_the_order_in_which_the_model_sees_the_images():
     request = parse_chat(body)
 
     assert [ref.ordinal for ref in request.images] == list(range(12))
-    assert [(ref.message_index, ref.part_index) for ref in request.images[:3]] == [(0, 0), (0, 2), (1, 0)]
+    assert [ref.part[1::2] for ref in request.images[:3]] == [(0, 0), (0, 2), (1, 0)]
     assert [message.images for message in request.messages[:2]] == [(0, 1), (2, 3)]
     assert [url_of(body, ref) for ref in request.images] == [URL] * 12
 

@@ -11,13 +11,14 @@ from gateway.wire.completions import parse_completions
 from gateway.wire.max_tokens import cap_answer
 from gateway.wire.splice import splice
 
+CHAT = ("max_completion_tokens", "max_tokens")
 MESSAGES = b'"messages":[{"role":"user","content":"\xc3\xa9 \\"max_tokens\\": 9"}]'
 
 
 def capped(body: bytes, most_tokens=512, *, is_chat=True) -> tuple[int, bytes] | None:
     """The bound, and the new body."""
     asked = (parse_chat if is_chat else parse_completions)(body).max_tokens
-    cap = cap_answer(body, asked, most_tokens, is_chat=is_chat)
+    cap = cap_answer(body, asked, most_tokens, CHAT if is_chat else ("max_tokens",))
     return None if cap is None else (cap.tokens, b"".join(splice(body, [cap.splice])))
 
 
@@ -83,4 +84,4 @@ def test_what_vllm_reads_is_the_smaller_of_both_and_all_else_is_as_it_was(fields
     assert {k: v for k, v in json.loads(new).items() if k not in limits} == {
         k: v for k, v in request.items() if k not in limits
     }
-    assert cap_answer(new, parse_chat(new).max_tokens, 512, is_chat=True) is None
+    assert cap_answer(new, parse_chat(new).max_tokens, 512, CHAT) is None

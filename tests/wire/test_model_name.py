@@ -37,7 +37,7 @@ def test_a_name_is_spelled_as_json():
 
 def test_beside_all_else_that_is_written_where_keys_are_missing():
     body = b'{"stream":true,"messages":[]}'
-    cap = cap_answer(body, None, 16, is_chat=True)
+    cap = cap_answer(body, None, 16)
     body = named(body, "small", cap.splice, *ask_for_usage(body, has_stream_options=False))
     assert json.loads(body) == {
         "model": "small",

@@ -38,8 +38,10 @@ TURNS = ("system", "user", "assistant", "tool", "user", "assistant", "user")
 
 
 def request(*message_indexes) -> VisionRequest:
-    refs = tuple(ImageRef(i, index, 0, f"messages[{index}]", Span(0, 0)) for i, index in enumerate(message_indexes))
-    return VisionRequest("m", messages=tuple(MessageOutline(role, 0) for role in TURNS), images=refs)
+    refs = tuple(ImageRef(i, (), f"messages[{index}]", Span(0, 0)) for i, index in enumerate(message_indexes))
+    images = [tuple(i for i, at in enumerate(message_indexes) if at == index) for index in range(len(TURNS))]
+    messages = tuple(MessageOutline(role, 0, images[index]) for index, role in enumerate(TURNS))
+    return VisionRequest("m", messages=messages, images=refs)
 
 
 @pytest.mark.parametrize("estimate", [None, ESTIMATE])

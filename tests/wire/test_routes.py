@@ -2,13 +2,16 @@ import pytest
 
 from gateway.domain.errors import Code
 from gateway.domain.outcome import Reason
-from gateway.wire.routes import Kind, classify, sent_on, speaks_anthropic
+from gateway.wire.routes import Kind, classify, sent_on
+from gateway.wire.voices import ANTHROPIC, voice_of
 
 
 @pytest.mark.parametrize(
     ("method", "path", "kind"),
     [
         ("POST", "/v1/chat/completions", Kind.CHAT),
+        ("POST", "/v1/chat/completions/batch", Kind.BATCH),
+        ("POST", "/v1/messages", Kind.MESSAGES),
         ("POST", "/v1/completions", Kind.COMPLETIONS),
         ("POST", "/v1/embeddings", Kind.EMBEDDINGS),
         ("POST", "/tokenize", Kind.TOKENS),
@@ -33,12 +36,10 @@ def test_one_model(model_id):
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/chat/completions/batch",
         "/v1/responses",
         "/v1/responses/resp_1",
         "/v1/responses/resp_1/cancel",
         "/v1/responses/render",
-        "/v1/messages",
         "/v1/messages/render",
         "/v2/embed",
         "/pooling",
@@ -95,11 +96,9 @@ def test_routes_that_are_not_inspected_or_for_operators_are_closed(method, path)
     assert error.message.endswith(".")
 
 
-def test_what_is_not_counted_here_goes_on_only_where_no_media_can_pass():
+def test_what_is_not_counted_here_goes_on():
     assert sent_on(classify("POST", "/tokenize")).kind is Kind.GENERIC
-    refusal = sent_on(classify("POST", "/v1/messages/count_tokens")).refusal
-    assert (refusal.code, refusal.reason) == (Code.PERMISSION_DENIED, Reason.CLOSED_ROUTE)
-    assert "x-gateway-tokens: estimate" in refusal.message
+    assert sent_on(classify("POST", "/v1/messages/count_tokens")).kind is Kind.MESSAGE_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_what_is_not_counted_here_goes_on_only_where_no_media_can_pass():
     ],
 )
 def test_who_speaks_anthropics_dialect(path, is_so):
-    assert speaks_anthropic(path) is is_so
+    assert (voice_of(path) is ANTHROPIC) is is_so
 
 
 @pytest.mark.parametrize(

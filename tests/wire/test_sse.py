@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.sse import StreamError, StreamObserver, error_event
+from gateway.wire.sse import StreamError, StreamObserver
 from gateway.wire.usage import Usage
+from gateway.wire.voices import OPENAI
 
 STREAMS = {
     name: text.encode()
@@ -150,7 +151,7 @@ def test_a_code_that_is_no_status_of_an_error_is_none(code):
 
 def test_an_error_event_ends_the_stream():
     error = GatewayError(Code.UPSTREAM_TIMEOUT, "silent for 120 s")
-    event = error_event(error, is_at_border=True)
+    event = OPENAI.last_event(error, is_at_border=True)
     observer = observe(b'data: {"choices":[]}\n\n', event)
     assert observer.error == StreamError("silent for 120 s", None)
     assert observer.is_done
@@ -181,7 +182,7 @@ def test_where_the_stream_stands(chunks, is_at_border):
 def test_an_error_after_a_cut_event_is_an_event_of_its_own(cut):
     error = GatewayError(Code.UPSTREAM_ERROR, "it broke off")
     observer = observe(b"data: {}\n\n", cut)
-    event = error_event(error, is_at_border=observer.is_at_border)
+    event = OPENAI.last_event(error, is_at_border=observer.is_at_border)
     blocks = (b"data: {}\n\n" + cut + event).split(b"\n\n")
     assert any(block.lstrip(b"\n").startswith(b'data: {"error"') for block in blocks)
     observer.feed(event)

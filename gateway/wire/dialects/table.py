@@ -1,0 +1,39 @@
+"""The one table of the routes whose bodies are read. A new route is one record here, and its path in routes.py."""
+
+from collections.abc import Mapping, Sequence
+
+from gateway.wire.chat import parse_chat
+from gateway.wire.completions import parse_completions
+from gateway.wire.dialects.anthropic import MESSAGE_TOKENS, MESSAGES
+from gateway.wire.dialects.batch import BATCH
+from gateway.wire.dialects.record import Dialect
+from gateway.wire.embeddings import parse_embeddings
+from gateway.wire.generic import parse_generic
+from gateway.wire.messages import Rendering
+from gateway.wire.routes import Kind
+
+
+def _as_it_is(slim: bytes, _rendering: Rendering) -> Sequence[bytes]:
+    return (slim,)
+
+
+CHAT = Dialect(
+    parse=parse_chat,
+    bound_keys=("max_completion_tokens", "max_tokens"),
+    chats=_as_it_is,
+    takes_stream_options=True,
+    opening_events=1,
+)
+COMPLETIONS = Dialect(parse=parse_completions, takes_stream_options=True)
+EMBEDDINGS = Dialect(parse=parse_embeddings, has_answers=False)
+GENERIC = Dialect(parse=parse_generic, has_answers=False, needs_engine=False)
+
+DIALECTS: Mapping[Kind, Dialect] = dict.fromkeys(Kind, GENERIC) | {
+    Kind.CHAT: CHAT,
+    Kind.BATCH: BATCH,
+    Kind.MESSAGES: MESSAGES,
+    Kind.MESSAGE_TOKENS: MESSAGE_TOKENS,
+    Kind.COMPLETIONS: COMPLETIONS,
+    Kind.EMBEDDINGS: EMBEDDINGS,
+}
+"""By how a route is served; what goes through unread in shadow mode has GENERIC, of which then little is asked."""

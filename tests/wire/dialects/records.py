@@ -1,0 +1,153 @@
+"""One record for each route that can carry images: how a client writes them there, and what the edited body is to hold.
+
+A new route joins the suite with a record at the end. Everything is written from the client's side and from vLLM's
+sources; nothing here asks the gateway.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.wire.routes import Kind
+
+PIXELS = "iVBORw0KGgo="
+"""Base64 that has the size of no picture: nobody decodes it here."""
+URL = f"data:image/png;base64,{PIXELS}"
+ADDRESS = "https://pictures.example/a.png"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A way to write an image: what stands in the body (`part`), the path of its string from there (`key`, for errors),
+    and the part that the body is to hold once the image is `encoded` as `media_type`.
+    """
+
+    name: str
+    part: Any
+    key: str
+    edited: Callable[[str, str], Any]
+    is_remote: bool = False
+    with_uuid: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """`body` puts parts into a place of `places` (each is its path in errors); `marker` is what a text looks like."""
+
+    kind: Kind
+    images: tuple[Written, ...]
+    places: dict[str, Callable[[list[Any]], dict[str, Any]]]
+    text: Callable[[str], Any] | None
+    marker: Callable[[str], Any] | None
+
+    @property
+    def name(self) -> str:
+        return str(self.kind)
+
+
+def _text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def _data_url(media_type: str, encoded: str) -> str:
+    return f"data:{media_type};base64,{encoded}"
+
+
+def _image_url(url: str, **more: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}, **more}
+
+
+def _source(**source: Any) -> dict[str, Any]:
+    return {"type": "image", "source": source}
+
+
+CHAT_IMAGES = (
+    Written("data_url", _image_url(URL), ".image_url.url", lambda kind, new: _image_url(_data_url(kind, new))),
+    Written(
+        "address",
+        _image_url(ADDRESS),
+        ".image_url.url",
+        lambda kind, new: _image_url(_data_url(kind, new)),
+        is_remote=True,
+    ),
+    Written(
+        "bare_string",
+        {"type": "image_url", "image_url": URL},
+        ".image_url",
+        lambda kind, new: _image_url(_data_url(kind, new)),
+    ),
+    Written(
+        "uuid",
+        _image_url(URL, uuid="u-1"),
+        ".image_url.url",
+        lambda kind, new: _image_url(_data_url(kind, new)),
+        with_uuid=lambda: _image_url(URL),
+    ),
+)
+ANTHROPIC_IMAGES = (
+    Written(
+        "base64",
+        _source(type="base64", media_type="image/png", data=PIXELS),
+        ".source.data",
+        lambda kind, new: _source(type="base64", media_type=kind, data=new),
+    ),
+    Written(
+        "base64_of_no_type",
+        _source(data=PIXELS),
+        ".source.data",
+        lambda kind, new: _source(data=new, media_type=kind),
+    ),
+    Written(
+        "data_url",
+        _source(type="url", url=URL),
+        ".source.url",
+        lambda kind, new: _source(type="url", url=_data_url(kind, new)),
+    ),
+    Written(
+        "address",
+        _source(type="url", url=ADDRESS),
+        ".source.url",
+        lambda kind, new: _source(type="url", url=_data_url(kind, new)),
+        is_remote=True,
+    ),
+)
+
+
+def _chat(role: str) -> Callable[[list[Any]], dict[str, Any]]:
+    def body(parts: list[Any]) -> dict[str, Any]:
+        history = [{"role": role, "content": parts}, {"role": "assistant", "content": "I see."}]
+        return {"model": "m", "messages": [*history, {"role": "user", "content": "And?"}], "temperature": 0.5}
+
+    return body
+
+
+def _batch(parts: list[Any]) -> dict[str, Any]:
+    asked = [{"role": "user", "content": parts}, {"role": "assistant", "content": "I see."}]
+    return {"messages": [[{"role": "user", "content": "Hm?"}], [*asked, {"role": "user", "content": "And?"}]], "n": 1}
+
+
+def _messages(parts: list[Any]) -> dict[str, Any]:
+    turns = [{"role": "user", "content": parts}, {"role": "assistant", "content": "I see."}]
+    return {"model": "m", "max_tokens": 8, "messages": [*turns, {"role": "user", "content": "And?"}]}
+
+
+def _tool_result(parts: list[Any]) -> dict[str, Any]:
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "look", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": parts}]}
+    turns = [call, result, {"role": "assistant", "content": "I see."}, {"role": "user", "content": "And?"}]
+    return {"model": "m", "max_tokens": 8, "messages": turns, "system": "Look."}
+
+
+ANTHROPIC_PLACES = {"messages[0].content": _messages, "messages[1].content[0].content": _tool_result}
+RECORDS = (
+    Record(
+        Kind.CHAT,
+        CHAT_IMAGES,
+        {"messages[0].content": _chat("user")},
+        _text,
+        _text,
+    ),
+    Record(Kind.BATCH, CHAT_IMAGES, {"messages[1][0].content": _batch}, _text, _text),
+    Record(Kind.MESSAGES, ANTHROPIC_IMAGES, ANTHROPIC_PLACES, _text, _text),
+    Record(Kind.MESSAGE_TOKENS, ANTHROPIC_IMAGES, ANTHROPIC_PLACES, _text, _text),
+)
