@@ -122,6 +122,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         counts_tokens=settings.tokens.answer == "estimate" and not settings.is_shadow,
         hand_on=_hand_on_of(settings),
         media=_media_of(settings),
+        open_routes=frozenset(settings.routes.open),
     )
 
 

@@ -62,6 +62,7 @@ class Policies:
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     hand_on: HandOn = NOTHING
     media: Mapping[MediaKind, MediaPolicy] = field(default_factory=lambda: NO_MEDIA)
+    open_routes: frozenset[str] = frozenset()
 
 
 class Looker(Protocol):

@@ -14,6 +14,7 @@ from gateway.settings.hub import HubSettings
 from gateway.settings.media import AudioSettings, VideoSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
+from gateway.settings.routes import RouteSettings
 from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
     MIB,
@@ -72,6 +73,7 @@ class Settings(Section):
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     hand_on: HandOnSettings = HandOnSettings()
+    routes: RouteSettings = RouteSettings()
     streaming: StreamingSettings = StreamingSettings()
     status_page: StatusPageSettings = StatusPageSettings()
     log: LogSettings = LogSettings()

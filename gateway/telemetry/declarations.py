@@ -18,6 +18,7 @@ from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
+from gateway.wire.routes import PATHS
 
 OTHER = "other"
 ONLY_UPSTREAM = "default"
@@ -51,18 +52,7 @@ class Declaration:
         return f"gateway_{self.name}"
 
 
-ENDPOINTS = (
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/models",
-    "/tokenize",
-    "/detokenize",
-    "/v1/messages/count_tokens",
-    "/gateway/preflight",
-    "/gateway/try",
-    OTHER,
-)
+ENDPOINTS = (*PATHS, OTHER)
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
 
