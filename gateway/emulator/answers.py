@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gateway.emulator.errors import ApiError
 from gateway.emulator.tokens import FIRST_SYLLABLE, IM_END, SYLLABLE_TEXTS
 
 FINGERPRINT = "vllm-0.32.0-emulated"
@@ -79,6 +80,10 @@ class Form(Protocol):
 
     def closing_usage(self, usage: Usage) -> bytes: ...
 
+    def ending(self, problem: ApiError | None) -> list[bytes]:
+        """The last events, those of what went wrong on the way included."""
+        ...
+
     def body(self, choices: Sequence[Choice], usage: Usage) -> bytes: ...
 
 
@@ -106,6 +111,9 @@ class ChatForm:
     def closing_usage(self, usage: Usage) -> bytes:
         return _usage_event(self._head, usage)
 
+    def ending(self, problem: ApiError | None) -> list[bytes]:
+        return _ending(problem)
+
     def body(self, choices: Sequence[Choice], usage: Usage) -> bytes:
         rest = {"prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None}
         return _body(self._id, "chat.completion", self._created, self._model, _chat_choices(choices), usage, rest)
@@ -132,8 +140,15 @@ class CompletionForm:
     def closing_usage(self, usage: Usage) -> bytes:
         return _usage_event(self._head, usage)
 
+    def ending(self, problem: ApiError | None) -> list[bytes]:
+        return _ending(problem)
+
     def body(self, choices: Sequence[Choice], usage: Usage) -> bytes:
         return _body(self._id, "text_completion", self._created, self._model, _text_choices(choices), usage, {})
+
+
+def _ending(problem: ApiError | None) -> list[bytes]:
+    return [DONE] if problem is None else [problem.as_event(), DONE]
 
 
 _FINGERPRINT_TAIL = f',"system_fingerprint":"{FINGERPRINT}"}}\n\n'

@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateway.emulator import metrics
+from gateway.emulator.anthropic import count_tokens, messages
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.errors import ApiError, DetailError, internal_error, queue_full
 from gateway.emulator.exchange import Exchange
-from gateway.emulator.generation import chat_completions, completions, first_byte_delay
+from gateway.emulator.generation import batch_completions, chat_completions, completions, first_byte_delay
 from gateway.emulator.pooling import classify, embed, embeddings, pooling
 from gateway.emulator.schema import parse_json
 from gateway.emulator.scoring import rerank, score
@@ -210,6 +211,8 @@ def _posted(handlers: dict[str, Generation]) -> dict[str, dict[str, Handler]]:
 _GENERATING = _posted(
     {
         "/v1/chat/completions": chat_completions,
+        "/v1/chat/completions/batch": batch_completions,
+        "/v1/messages": messages,
         "/v1/completions": completions,
         "/invocations": _invocations(_generation_of),
     }
@@ -231,6 +234,9 @@ _POOLING = _posted(
 _DEV_MODE: dict[str, dict[str, Handler]] = {
     path: {"POST": _empty_cache} for path in ("/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache")
 }
+_COUNTING: dict[str, dict[str, Handler]] = {
+    "/v1/messages/count_tokens": {"POST": _json_route(count_tokens, generates=False)},
+}
 _ALWAYS: dict[str, dict[str, Handler]] = {
     "/tokenize": {"POST": _json_route(tokenize, generates=False)},
     "/detokenize": {"POST": _json_route(detokenize, generates=False)},
@@ -245,5 +251,5 @@ _ALWAYS: dict[str, dict[str, Handler]] = {
 
 
 def _routes_of(config: EmulatorConfig) -> dict[str, dict[str, Handler]]:
-    runner = _POOLING if config.runner == "pooling" else _GENERATING
+    runner = _POOLING if config.runner == "pooling" else _GENERATING | _COUNTING
     return {**runner, **_ALWAYS, **(_DEV_MODE if config.dev_mode else {})}

@@ -24,6 +24,14 @@ class ApiError(Exception):
 
 
 @dataclass(slots=True)
+class AnthropicApiError(ApiError):
+    """The same in the shape of Anthropic's routes; vLLM keeps its own names of the types."""
+
+    def as_json(self) -> dict[str, object]:
+        return {"type": "error", "error": {"type": self.type, "message": self.message}}
+
+
+@dataclass(slots=True)
 class DetailError(Exception):
     """An answer in the web framework's own shape, `{"detail": …}`; without detail the body is empty."""
 

@@ -9,16 +9,24 @@ import random
 import re
 import time
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.emulator.answers import DONE, ChatForm, Choice, CompletionForm, Form, Usage, Words
+from gateway.emulator.answers import ChatForm, Choice, CompletionForm, Form, Usage, Words
 from gateway.emulator.driver import Delivery
 from gateway.emulator.engine import Emission, Sequence
 from gateway.emulator.errors import ApiError, bad_request, engine_dead, item_over_encoder_cache, text_too_long
 from gateway.emulator.exchange import Exchange
 from gateway.emulator.prompt import Prompt, check_text_length, expand, image_refs, render_chat
-from gateway.emulator.schema import ChatRequest, CompletionRequest, GenerationRequest, check_sampling, parse_request
+from gateway.emulator.schema import (
+    BatchRequest,
+    ChatRequest,
+    CompletionRequest,
+    GenerationRequest,
+    check_sampling,
+    parse_request,
+)
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.tokens import VOCABULARY_SIZE, Tokens, encode
 
@@ -63,12 +71,35 @@ class Plan:
 
 async def chat_completions(state: ServerState, exchange: Exchange, data: Any, body: bytes) -> None:
     """POST /v1/chat/completions."""
-    request = parse_request(ChatRequest, data)
+    await answer_chat(state, exchange, parse_request(ChatRequest, data), body, ChatForm)
+
+
+async def answer_chat(
+    state: ServerState, exchange: Exchange, request: ChatRequest, body: bytes, form: Callable[..., Form]
+) -> None:
+    """One conversation, whatever shape it came in and is answered in. Raises ApiError."""
     state.check_model(request.model)
     state.check_admission(request.n or 1)
     prompt = await chat_prompt(state, request)
-    requested = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
-    await _answer(state, exchange, _plan(state, exchange, request, [prompt], requested, body, ChatForm))
+    await _answer(state, exchange, _plan(state, exchange, request, [prompt], _requested(request), body, form))
+
+
+async def batch_completions(state: ServerState, exchange: Exchange, data: Any, body: bytes) -> None:
+    """POST /v1/chat/completions/batch: each conversation is a sequence of its own. Raises ApiError."""
+    request = parse_request(BatchRequest, data)
+    if request.n not in {None, 1}:
+        raise bad_request("Batch chat completions do not support `n > 1`. Please set `n` to 1.", "n", value=request.n)
+    state.check_model(request.model)
+    prompts = []
+    for conversation in request.messages:
+        one = request.model_dump(exclude={"messages"}) | {"messages": conversation}
+        prompts.append(await chat_prompt(state, parse_request(ChatRequest, one)))
+    plan = _plan(state, exchange, request, prompts, _requested(request), body, ChatForm)
+    await _answer(state, exchange, replace(plan, stream=False, details_enabled=False))
+
+
+def _requested(request: ChatRequest) -> int | None:
+    return request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
 
 
 async def completions(state: ServerState, exchange: Exchange, data: Any, body: bytes) -> None:
@@ -146,7 +177,7 @@ def _plan(
     prompts: list[Prompt],
     requested: int | None,
     body: bytes,
-    form: type[ChatForm] | type[CompletionForm],
+    form: Callable[..., Form],
 ) -> Plan:
     """The last checks before the answer's head may leave, then the sequences."""
     limits = [_output_limit(state, prompt, requested) for prompt in prompts]
@@ -256,8 +287,11 @@ async def _stream(state: ServerState, exchange: Exchange, plan: Plan) -> None:
         if plan.include_usage:
             await exchange.event(plan.form.closing_usage(plan.usage()))
     except ApiError as problem:
-        await exchange.event(problem.as_event())
-    await exchange.event(DONE)
+        last = plan.form.ending(problem)
+    else:
+        last = plan.form.ending(None)
+    for event in last:
+        await exchange.event(event)
     await exchange.end_events()
 
 
@@ -270,7 +304,9 @@ async def _stream_tokens(state: ServerState, exchange: Exchange, plan: Plan) -> 
             if not sent:
                 await _open(exchange, plan)
             sent += 1
-            await exchange.event(_token_event(plan, choice_of, emission, sent))
+            event = _token_event(plan, choice_of, emission, sent)
+            if event:
+                await exchange.event(event)
             if sent == state.faults.stream_error_after_tokens:
                 raise engine_dead()
 

@@ -17,8 +17,9 @@ from gateway.emulator.engine import Sequence as EngineSequence
 from gateway.emulator.errors import bad_request, item_over_encoder_cache
 from gateway.emulator.exchange import Exchange
 from gateway.emulator.generation import random_id, text_prompt
+from gateway.emulator.pooling_schema import CohereEmbedRequest, PoolingRequest
 from gateway.emulator.prompt import Prompt, Rendered, check_text_length, expand, image_refs, render_chat
-from gateway.emulator.schema import CohereEmbedRequest, PoolingRequest, parse_request
+from gateway.emulator.schema import parse_request
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.tokens import Tokens, encode
 

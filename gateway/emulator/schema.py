@@ -5,13 +5,11 @@ The models hold the fields that the emulator acts on or checks; unknown fields a
 
 import json
 import math
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.emulator.errors import ApiError, DetailError, bad_request
-
-Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_REPORTED = 10
 _MAX_INPUT_CHARS = 200
@@ -23,13 +21,18 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool | None = None
 
 
-class _Request(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", protected_namespaces=())
+class Request(BaseModel):
+    """Of any route. `has_chat_messages`: what stands in `messages` is looked at as vLLM's chats do."""
 
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", protected_namespaces=())
+    has_chat_messages: ClassVar[bool] = True
+
+
+class NamedRequest(Request):
     model: str | None = None
 
 
-class GenerationRequest(_Request):
+class GenerationRequest(NamedRequest):
     """The fields that chat and text completions have in common."""
 
     max_tokens: int | None = None
@@ -61,93 +64,31 @@ class CompletionRequest(GenerationRequest):
     return_token_ids: bool | None = None
 
 
-class PoolingRequest(_Request):
-    """Of all routes that pool texts or conversations."""
-
-    input: str | list[str] | list[int] | list[list[int]] | None = None
-    messages: list[dict[str, Any]] | list[list[dict[str, Any]]] | None = None
-    encoding_format: Literal["float", "base64"] = "float"
-    add_generation_prompt: bool = False
-    mm_processor_kwargs: dict[str, Any] | None = None
-
-
-class CohereEmbedContent(BaseModel):
-    type: Literal["text", "image_url"]
-    text: str | None = None
-    image_url: dict[str, str] | None = None
-
-
-class CohereEmbedInput(BaseModel):
-    content: list[dict[str, Any]]
-
-    @field_validator("content")
-    @classmethod
-    def _checked(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Only what the type of a part says is left of it."""
-        parts = [CohereEmbedContent.model_validate(part) for part in value]
-        return [{"type": part.type, part.type: getattr(part, part.type)} for part in parts]
-
-
-class CohereEmbedRequest(_Request):
-    input_type: str | None = None
-    texts: list[str] | None = None
-    images: list[str] | None = None
-    inputs: list[CohereEmbedInput] | None = None
-    truncate: Literal["NONE", "START", "END"] = "END"
-    max_tokens: int | None = None
-
-
-class ScoreContent(BaseModel):
-    """A query or document of parts."""
-
-    content: list[dict[str, Any]]
-
-
-ScoreInput = str | ScoreContent
-
-
-class ScoreRequest(_Request):
-    """Four spellings of one pair."""
-
-    queries: ScoreInput | list[ScoreInput] | None = None
-    documents: ScoreInput | list[ScoreInput] | None = None
-    items: ScoreInput | list[ScoreInput] | None = None
-    data_1: ScoreInput | list[ScoreInput] | None = None
-    data_2: ScoreInput | list[ScoreInput] | None = None
-    text_1: ScoreInput | list[ScoreInput] | None = None
-    text_2: ScoreInput | list[ScoreInput] | None = None
-
-    def pair(self) -> tuple[Any, Any] | None:
-        """The first that is whole."""
-        spellings = (
-            (self.queries, self.documents),
-            (self.queries, self.items),
-            (self.data_1, self.data_2),
-            (self.text_1, self.text_2),
-        )
-        return next((pair for pair in spellings if None not in pair), None)
-
-
-class RerankRequest(_Request):
-    query: ScoreInput
-    documents: ScoreInput | list[ScoreInput]
-    top_n: int = 0
-
-
-class TokenizeChatRequest(_Request):
+class TokenizeChatRequest(NamedRequest):
     messages: list[dict[str, Any]]
     add_generation_prompt: bool = True
     return_token_strs: bool | None = False
     mm_processor_kwargs: dict[str, Any] | None = None
 
 
-class TokenizePromptRequest(_Request):
+class TokenizePromptRequest(NamedRequest):
     prompt: str
     return_token_strs: bool | None = False
 
 
-class DetokenizeRequest(_Request):
+class DetokenizeRequest(NamedRequest):
     tokens: list[int]
+
+
+class BatchRequest(ChatRequest):
+    """Several conversations. Of streams it knows nothing, and of answers one to each."""
+
+    has_chat_messages: ClassVar[bool] = False
+
+    messages: list[Annotated[list[dict[str, Any]], Field(min_length=1)]] = Field(min_length=1)  # type: ignore[assignment]
+
+
+Model = TypeVar("Model", bound=Request)
 
 
 def parse_json(body: bytes, content_type: str) -> Any:
@@ -170,8 +111,9 @@ def parse_request(model: type[Model], data: Any) -> Model:
     if isinstance(data, dict):
         if "messages" in data and data["messages"] is None:
             raise bad_request("'NoneType' object is not iterable")
-        for conversation in _conversations(data.get("messages")):
-            _check_messages(conversation)
+        if model.has_chat_messages:
+            for conversation in _conversations(data.get("messages")):
+                _check_messages(conversation)
         _check_combinations(data)
     else:
         message = "Input should be a valid dictionary or object to extract fields from"

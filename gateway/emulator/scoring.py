@@ -11,8 +11,9 @@ from gateway.emulator.errors import bad_request, too_many
 from gateway.emulator.exchange import Exchange
 from gateway.emulator.generation import random_id, text_prompt
 from gateway.emulator.pooling import listed, run_prompts, vector, with_pictures
+from gateway.emulator.pooling_schema import RerankRequest, ScoreRequest
 from gateway.emulator.prompt import Prompt, Rendered
-from gateway.emulator.schema import RerankRequest, ScoreRequest, parse_request
+from gateway.emulator.schema import parse_request
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.tokens import encode
 

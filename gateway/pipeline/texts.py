@@ -59,7 +59,7 @@ async def _count_chats(
     counter, chats_of = model.exact_text, DIALECTS[exchange.route.kind].chats
     assert counter is not None and chats_of is not None, "text is counted exactly"  # noqa: PT018
     slim = await _slim(exchange, request, trimmed, marker)
-    make = partial(chats_of, slim, rendering_of(model))
+    make = partial(chats_of, slim, partial(rendering_of, model))
     chats = make() if len(slim) <= _INLINE_BYTES else await in_thread(ONE_THREAD, make)
     tokens, gone = 0, frozenset(trimmed)
     for chat, messages in zip(chats, request.conversations, strict=True):

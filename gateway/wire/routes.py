@@ -20,6 +20,9 @@ COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
 class Kind(StrEnum):
     """How a route is served."""
 
+    # Looked up several times with each request: an enumeration's own hash is a call of Python.
+    __hash__ = str.__hash__
+
     CHAT = "chat"
     BATCH = "batch"
     MESSAGES = "messages"
@@ -99,8 +102,17 @@ _OPEN = {
     )
 }
 
-PATHS = (*_OPEN, INVOCATIONS_PATH)
-"""Of all that is open, or can be and is read then."""
+COUNTED_AS = {
+    "/v1/chat/completions/batch": "/v1/chat/completions",
+    "/v2/embed": "/v1/embeddings",
+    "/classify": "/pooling",
+    "/v1/score": "/score",
+    "/rerank": "/score",
+    "/v1/rerank": "/score",
+    "/v2/rerank": "/score",
+}
+"""Spellings and relatives have one series of metrics: each costs one per model and ending."""
+ENDPOINTS = tuple(dict.fromkeys(COUNTED_AS.get(path, path) for path in _OPEN))
 _INVOCATIONS = Route(Kind.INVOCATIONS, INVOCATIONS_PATH, ("POST",))
 _MODEL_PREFIX = "/v1/models/"
 

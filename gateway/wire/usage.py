@@ -1,6 +1,7 @@
 """The `usage` that vLLM reports with an answer: what the request really cost."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -70,33 +71,26 @@ class _AnthropicAnswer(msgspec.Struct, gc=False):
 
 _KEY = b'"usage":'
 _json_decoder = json.JSONDecoder()
-_decoder = msgspec.json.Decoder(_Answer)
-_anthropic_decoder = msgspec.json.Decoder(_AnthropicAnswer)
 
 
-def usage_of(body_tail: bytes) -> Usage | None:
-    """Usage of a whole answer, from its last bytes; None where they hold none."""
-    return _read(body_tail, _decoder, WireUsage)
-
-
-def anthropic_usage_of(body_tail: bytes) -> Usage | None:
-    """The same of an answer of /v1/messages."""
-    return _read(body_tail, _anthropic_decoder, AnthropicUsage)
-
-
-def _read(
-    body_tail: bytes,
+def _reader(
     decoder: msgspec.json.Decoder[_Answer] | msgspec.json.Decoder[_AnthropicAnswer],
     shape: type[WireUsage | AnthropicUsage],
-) -> Usage | None:
-    """Most answers are short, so their tail is all of them and can be parsed as it is. Of longer ones the key is
+) -> Callable[[bytes], Usage | None]:
+    """Reads usage out of the last bytes of a whole answer; None where they hold none.
+
+    Most answers are short, so their tail is all of them and can be parsed as it is. Of longer ones the key is
     searched, which is exact: inside a JSON string every quote is escaped, so it cannot be part of an answer's text.
     """
-    try:
-        usage = decoder.decode(body_tail).usage
-    except (msgspec.DecodeError, RecursionError):
-        return _usage_in(body_tail, shape)
-    return usage.as_usage() if usage else None
+
+    def read(body_tail: bytes) -> Usage | None:
+        try:
+            usage = decoder.decode(body_tail).usage
+        except (msgspec.DecodeError, RecursionError):
+            return _usage_in(body_tail, shape)
+        return usage.as_usage() if usage else None
+
+    return read
 
 
 def _usage_in(body_tail: bytes, shape: type[WireUsage | AnthropicUsage]) -> Usage | None:
@@ -109,3 +103,8 @@ def _usage_in(body_tail: bytes, shape: type[WireUsage | AnthropicUsage]) -> Usag
         return msgspec.convert(value, shape).as_usage()
     except (ValueError, RecursionError):
         return None
+
+
+usage_of = _reader(msgspec.json.Decoder(_Answer), WireUsage)
+anthropic_usage_of = _reader(msgspec.json.Decoder(_AnthropicAnswer), AnthropicUsage)
+"""Of /v1/messages."""

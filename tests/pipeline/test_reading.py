@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,10 @@ from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.reading import read_request
 from gateway.wire.routes import classify
 
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/detokenize")
+PATHS = (
+    *("/v1/chat/completions", "/v1/chat/completions/batch", "/v1/messages"),
+    *("/v1/completions", "/v1/embeddings", "/detokenize"),
+)
 
 
 def arrived(path, body):
@@ -41,7 +45,8 @@ async def test_what_parses_slowly_is_parsed_beside_the_loop(monkeypatch, message
     exchange = arrived(
         "/v1/chat/completions", json.dumps({"messages": ["x" * 30, 1, 1] * messages, "x": "A" * 300_000}).encode()
     )
-    monkeypatch.setitem(reading._PARSERS, exchange.route.kind, parse)
+    kind = exchange.route.kind
+    monkeypatch.setitem(reading.DIALECTS, kind, replace(reading.DIALECTS[kind], parse=parse))
     assert await read_request(exchange) == exchange.request == VisionRequest(str(3 * messages))
     assert (threads[0] is not threading.main_thread()) is is_beside
 

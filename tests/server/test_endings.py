@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -195,7 +196,7 @@ class TestRefusals:
         def faulty(body):
             raise ZeroDivisionError
 
-        monkeypatch.setitem(reading._PARSERS, Kind.CHAT, faulty)
+        monkeypatch.setitem(reading.DIALECTS, Kind.CHAT, replace(reading.DIALECTS[Kind.CHAT], parse=faulty))
         async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
             answer = await gateway.chat()
             line = await gateway.assert_ended("gateway_fault", status=500)

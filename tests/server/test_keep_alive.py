@@ -8,7 +8,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import VisionRequest
 from gateway.pipeline.exchange import Exchange
 from gateway.server.keep_alive import KeepAlive
-from gateway.wire.begun_stream import WAITING
+from gateway.wire.voices import OPENAI
 
 
 class Time:
@@ -119,7 +119,7 @@ async def test_a_stream_that_waits_is_begun_and_goes_on_in_the_same_answer():
         "headers": [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-request-id", b"id-1")],
     }
     await house.time.pass_by(25)
-    assert house.words == [WAITING] * 3
+    assert house.words == [OPENAI.waiting] * 3
     house.end.set_result("answer")
     assert await house.work == "answer"
     await house.time.pass_by(100)
@@ -154,7 +154,7 @@ async def test_while_the_body_is_read_nobody_knows():
     assert house.sent == []
     house.exchange.request = VisionRequest("m", stream=True)
     await house.time.pass_by(3)
-    assert house.words == [WAITING]
+    assert house.words == [OPENAI.waiting]
     house.work.cancel()
     await asyncio.wait([house.work])
 
@@ -167,7 +167,7 @@ async def test_a_client_that_leaves_takes_everything_with_it():
     assert house.work.cancelled()
     assert house.end.cancelled()
     await house.time.pass_by(100)
-    assert house.words == [WAITING]
+    assert house.words == [OPENAI.waiting]
     assert house.time.is_idle
 
 

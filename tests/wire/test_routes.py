@@ -2,8 +2,8 @@ import pytest
 
 from gateway.domain.errors import Code
 from gateway.domain.outcome import Reason
-from gateway.wire.closed_routes import CLOSED
-from gateway.wire.routes import PATHS, Kind, classify, sent_on
+from gateway.wire.closed_routes import why_closed
+from gateway.wire.routes import COUNTED_AS, ENDPOINTS, Kind, classify, sent_on
 from gateway.wire.voices import ANTHROPIC, voice_of
 
 
@@ -117,7 +117,12 @@ def test_what_the_operator_has_opened():
 
 
 def test_nothing_that_is_open_is_closed_too():
-    assert not set(PATHS) & set(CLOSED) - {"/invocations"}
+    assert not any(why_closed(path) for path in ENDPOINTS)
+
+
+def test_every_route_has_a_series_or_counts_as_one_that_has():
+    assert {COUNTED_AS.get(path, path) for path in ("/v1/rerank", "/v2/embed", "/classify", "/score")} <= {*ENDPOINTS}
+    assert not set(COUNTED_AS) & set(ENDPOINTS)
 
 
 def test_what_is_not_counted_here_goes_on():

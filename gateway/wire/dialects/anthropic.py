@@ -11,7 +11,7 @@ import msgspec
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import MessageOutline, Span, VisionRequest
 from gateway.wire import read
-from gateway.wire.dialects.record import Dialect
+from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.images import Images
 from gateway.wire.max_tokens import Members
 from gateway.wire.messages import (
@@ -120,8 +120,8 @@ def _least_bound(members: Members) -> int:
         return 0
 
 
-def _chats(slim: bytes, rendering: Rendering) -> list[bytes]:
-    return [chat_of_messages(slim, rendering)]
+def _chats(slim: bytes, rendering_of: RenderingOf) -> list[bytes]:
+    return [chat_of_messages(slim, rendering_of())]
 
 
 MESSAGES = Dialect(

@@ -11,9 +11,8 @@ from gateway.domain.request import Span, VisionRequest
 from gateway.wire import read
 from gateway.wire.chat import ChatFields, answer_bound, extra_text_bytes, refuse_what_hides_cost
 from gateway.wire.chat_messages import Message, outline_message
-from gateway.wire.dialects.record import Dialect
+from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.images import Images
-from gateway.wire.messages import Rendering
 from gateway.wire.opening import whole_value
 
 
@@ -78,7 +77,7 @@ def _opening(body: bytes | bytearray, _request: VisionRequest) -> Span:
     return whole_value("messages", body)
 
 
-def _chats(slim: bytes, _rendering: Rendering) -> list[bytes]:
+def _chats(slim: bytes, _rendering_of: RenderingOf) -> list[bytes]:
     members = read.decode_body(_members_decoder, slim)
     conversations = read.decode_body(_conversations_decoder, slim).messages
     return [msgspec.json.encode(members | {"messages": conversation}) for conversation in conversations]

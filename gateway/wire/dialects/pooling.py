@@ -14,9 +14,8 @@ from gateway.domain.request import MessageOutline, Path, Span, VisionRequest
 from gateway.wire import read
 from gateway.wire.chat import refuse_other_renderings
 from gateway.wire.chat_messages import Message, outline_message
-from gateway.wire.dialects.record import Dialect
+from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.images import Images
-from gateway.wire.messages import Rendering
 from gateway.wire.opening import whole_value
 from gateway.wire.prompts import Prompts, count_prompts, too_many_prompts
 from gateway.wire.read import ABSENT
@@ -189,7 +188,7 @@ _entries_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _OPENS_ANSWER = {"add_generation_prompt": msgspec.Raw(b"false")}
 
 
-def _chats(slim: bytes, _rendering: Rendering) -> list[bytes]:
+def _chats(slim: bytes, _rendering_of: RenderingOf) -> list[bytes]:
     """The template opens no answer here, unless it is asked to."""
     members = _OPENS_ANSWER | read.decode_body(_members_decoder, slim)
     messages = members.get("messages", ABSENT)

@@ -12,6 +12,8 @@ from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import Usage, usage_of
 
 Body = bytes | bytearray
+RenderingOf = Callable[[], Rendering]
+"""Asked only where it makes a difference: the first time it is found out, the model's template is rendered for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Dialect:
     text_type: str = "text"
     bound_keys: Sequence[str] = ("max_tokens",)
     least_bound: Callable[[Members], int] | None = None
-    chats: Callable[[bytes, Rendering], Sequence[bytes]] | None = None
+    chats: Callable[[bytes, RenderingOf], Sequence[bytes]] | None = None
     opening: Callable[[Body, VisionRequest], Span] = chat_opening
     takes_stream_options: bool = False
     observer: type[StreamObserver] = StreamObserver

@@ -9,15 +9,14 @@ from gateway.wire.dialects.anthropic import MESSAGE_TOKENS, MESSAGES
 from gateway.wire.dialects.batch import BATCH
 from gateway.wire.dialects.cohere_embed import COHERE_EMBED
 from gateway.wire.dialects.pooling import EMBEDDINGS, POOLING
-from gateway.wire.dialects.record import Dialect
+from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.dialects.scoring import RERANK, SCORE
 from gateway.wire.dialects.tokenize import TOKENIZE
 from gateway.wire.generic import parse_generic
-from gateway.wire.messages import Rendering
 from gateway.wire.routes import Kind
 
 
-def _as_it_is(slim: bytes, _rendering: Rendering) -> Sequence[bytes]:
+def _as_it_is(slim: bytes, _rendering_of: RenderingOf) -> Sequence[bytes]:
     return (slim,)
 
 

@@ -125,7 +125,7 @@ def test_arguments_of_the_template_may_be_printed_with_each_conversation():
 
 
 def chats(**fields):
-    return [json.loads(chat) for chat in EMBEDDINGS.chats(body(**fields), Rendering())]
+    return [json.loads(chat) for chat in EMBEDDINGS.chats(body(**fields), Rendering)]
 
 
 def test_the_template_opens_no_answer():
