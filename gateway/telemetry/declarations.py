@@ -58,7 +58,7 @@ IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_abo
 
 MODEL = Label("model", None, "A model that the settings name or the servers list; beyond a hundred `other`.")
 _ENDPOINT = Label(
-    "endpoint", ENDPOINTS, "The route that was asked; relatives and other spellings count as the first of them."
+    "endpoint", ENDPOINTS, "The route that was asked; other spellings and relatives count as one."
 )
 _OUTCOME = Label(
     "outcome",

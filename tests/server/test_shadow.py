@@ -161,7 +161,7 @@ class TestNothingIsRefused:
         [
             ("POST", "/v1/responses", 403),
             ("GET", "/v1/responses/resp_1", 403),
-            ("POST", "/pooling", 403),
+            ("POST", "/generative_scoring", 403),
             ("POST", "/v1/messages/render", 403),
             ("POST", "/v1/audio/transcriptions", 403),
             ("OPTIONS", CHAT, 405),
