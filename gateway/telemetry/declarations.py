@@ -57,9 +57,7 @@ RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", 
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
 
 MODEL = Label("model", None, "A model that the settings name or the servers list; beyond a hundred `other`.")
-_ENDPOINT = Label(
-    "endpoint", ENDPOINTS, "The route that was asked; other spellings and relatives count as one."
-)
+_ENDPOINT = Label("endpoint", ENDPOINTS, "The route that was asked; other spellings and relatives count as one.")
 _OUTCOME = Label(
     "outcome",
     tuple(Outcome),

@@ -101,6 +101,36 @@ def test_an_engine_that_dies_in_a_stream_is_told_in_an_event() -> None:
     assert told[-1][1]["error"]["type"] == "internal_error"
 
 
+def prompt_tokens(client: httpx.Client, *turns: Any, **fields: Any) -> int:
+    answer = client.post("/v1/messages/count_tokens", json=said(messages=list(turns), **fields))
+    return int(answer.json()["input_tokens"])
+
+
+def test_whatever_says_nothing_is_left_out(client: httpx.Client) -> None:
+    asked = {"role": "user", "content": "hi"}
+    alone = prompt_tokens(client, asked, system="s")
+    nothing = {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "thinking", "thinking": "x"}]}
+    silent = {"role": "system", "content": [PICTURE]}
+    assert prompt_tokens(client, nothing, silent, asked, system=[PICTURE, {"type": "text", "text": "s"}]) == alone
+    told = {"role": "assistant", "content": [{"type": "tool_result", "content": "42"}]}
+    assert prompt_tokens(client, asked, told) > prompt_tokens(client, asked)
+    late = {"role": "system", "content": "It is late."}
+    assert prompt_tokens(client, asked, late) > prompt_tokens(client, asked)
+
+
+def test_an_answer_of_no_words_has_no_block(client: httpx.Client) -> None:
+    told = events(
+        client.post("/v1/messages", json=said(TEXT, stream=True, max_tokens=9, emulator_output_tokens=1)).text
+    )
+    assert [name for name, _ in told] == ["message_start", "message_delta", "message_stop"]
+    assert told[1][1]["delta"]["stop_reason"] == "end_turn"
+
+
+def test_a_count_of_an_unknown_model_has_anthropics_shape(client: httpx.Client) -> None:
+    answer = client.post("/v1/messages/count_tokens", json=said(TEXT, model="nope"))
+    assert (answer.status_code, answer.json()["type"]) == (404, "error")
+
+
 def test_what_its_schema_refuses_has_openais_shape(client: httpx.Client) -> None:
     for body in (
         said(TEXT, max_tokens=0),

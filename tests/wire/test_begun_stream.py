@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from gateway.domain.errors import Code, GatewayError
 from gateway.wire.begun_stream import BegunStream
 from gateway.wire.errors import error_body, error_headers
-from gateway.wire.voices import OPENAI
+from gateway.wire.voices import ANTHROPIC, OPENAI
 
 STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-request-id", b"a")]
 JSON = [(b"content-type", b"application/json"), (b"content-length", b"7")]
+QUOTED = 'The model server refused the request with status 401: {"error": {"message": "busy"}}'
 END = b"\n\ndata: [DONE]\n\n"
 
 
@@ -90,6 +91,22 @@ def test_an_answer_that_is_no_stream_cannot_be_told_in_one(headers):
     error = event_of(told(200, headers, b'{"choices": []}')[1])
     assert error["code"] == "upstream_error"
     assert "without a stream" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"type": "error",\n "error": {"type": "x", "message": "busy"}}', {"type": "x", "message": "busy"}),
+        (b'{"error": {"message": "busy"}}', {"type": "authentication_error", "message": QUOTED}),
+    ],
+    ids=["its own shape", "another shape"],
+)
+def test_a_route_of_anthropics_tells_it_in_anthropics_shape(body, said):
+    stream = BegunStream(ANTHROPIC)
+    stream.head(401, JSON)
+    name, data = stream.body(body, is_last=True).removesuffix(b"\n\n").split(b"\n")
+    assert name == b"event: error"
+    assert json.loads(data.removeprefix(b"data: ")) == {"type": "error", "error": said}
 
 
 def test_a_stream_with_the_status_of_an_error_is_one():
