@@ -40,7 +40,7 @@ EXACT = {
 BOUNDED = {
     "texts": ("/v1/embeddings", {"input": ["one", "another"]}),
     "score": ("/score", {"text_1": "a", "text_2": [{"content": [image(280, 140)]}, "b"]}),
-    "score of pictures": ("/score", {"queries": {"content": [image(90, 90, 3)]}, "documents": [{"content": [image(280, 140)]}]}),
+    "score of pictures": ("/score", {"data_1": {"content": [image(90, 90)]}, "data_2": {"content": [image(280, 140)]}}),
     "rerank": ("/v1/rerank", {"query": "a", "documents": [{"content": [image(280, 140), text("b")]}, "c"]}),
     "embed images": ("/v2/embed", {"images": [image(280, 140)["image_url"]["url"]]}),
     "embed inputs": ("/v2/embed", {"inputs": [{"content": [text("a"), image(280, 140)]}]}),

@@ -9,7 +9,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import VisionRequest
 from gateway.wire import read
 from gateway.wire.chat import parse_chat
-from gateway.wire.dialects.record import Dialect
+from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.generic import parse_generic
 from gateway.wire.read import ABSENT
 
@@ -32,4 +32,14 @@ def parse_tokenize_sent_on(body: bytes | bytearray) -> VisionRequest:
     return parse_chat(body)._replace(wants_output=False, needs_engine=False)
 
 
-TOKENIZE = Dialect(parse=parse_tokenize_sent_on, has_answers=False, needs_engine=False)
+_UNSEEN = ("documents", "reasoning_effort")
+"""Templates see these of a chat, and not of /tokenize."""
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _chats(slim: bytes, _rendering_of: RenderingOf) -> list[bytes]:
+    members = read.decode_body(_members_decoder, slim)
+    return [msgspec.json.encode({name: value for name, value in members.items() if name not in _UNSEEN})]
+
+
+TOKENIZE = Dialect(parse=parse_tokenize_sent_on, has_answers=False, needs_engine=False, chats=_chats)

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from gateway.domain.errors import GatewayError
-from gateway.wire.dialects.tokenize import parse_tokenize_sent_on
+from gateway.wire.dialects.tokenize import TOKENIZE, parse_tokenize_sent_on
+from gateway.wire.messages import Rendering
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
@@ -23,6 +24,12 @@ def test_a_conversation_with_pictures_keeps_the_thread_that_reads_them():
     request = parse(messages=[{"role": "user", "content": ["abc", IMAGE]}])
     assert (request.needs_place, request.needs_engine, request.wants_output) == (True, False, False)
     assert request.images[0].param == "messages[0].content[1].image_url.url"
+
+
+def test_the_template_sees_less_of_it_than_of_a_chat():
+    body = {"messages": [{"role": "user", "content": "a"}], "documents": [{}], "reasoning_effort": "low", "tools": []}
+    [chat] = TOKENIZE.chats(json.dumps(body).encode(), Rendering)
+    assert json.loads(chat) == {"messages": body["messages"], "tools": []}
 
 
 def test_not_both():
