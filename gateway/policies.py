@@ -124,6 +124,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         hand_on=_hand_on_of(settings),
         media=_media_of(settings),
         storing=StoringPolicy(settings.responses.allow_previous, settings.responses.allow_background),
+        open_routes=frozenset(settings.routes.open),
     )
 
 

@@ -20,6 +20,13 @@ class Family(StrEnum):
     qwen3_vl = "qwen3_vl"
 
 
+class Runner(StrEnum):
+    """What the emulated server does with a prompt."""
+
+    generate = "generate"
+    pooling = "pooling"
+
+
 class Profile(StrEnum):
     """How fast the emulated hardware is."""
 
@@ -81,6 +88,10 @@ def emulate(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65_535)] = 8000,
     model: Annotated[str, typer.Option(help="Name that /v1/models tells and that requests ask for.")] = "tiny",
+    runner: Annotated[
+        Runner, typer.Option(help="pooling: embed, classify, score and rerank, and generate nothing.")
+    ] = Runner.generate,
+    dev_mode: Annotated[bool, typer.Option(help="Have the routes of VLLM_SERVER_DEV_MODE that empty caches.")] = False,
     family: Annotated[Family, typer.Option(help="Decides how many tokens an image becomes.")] = Family.qwen2_5_vl,
     max_model_len: MaxModelLen = 32_768,
     num_gpu_blocks: NumGpuBlocks = 8_192,
@@ -116,6 +127,8 @@ def emulate(
     config = dataclasses.replace(
         base,
         model=model,
+        runner=runner.value,
+        dev_mode=dev_mode,
         family=family.value,
         max_model_len=max_model_len,
         num_gpu_blocks=num_gpu_blocks,

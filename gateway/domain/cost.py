@@ -250,7 +250,7 @@ def estimate(
         growth=_growth(request, kept, output_tokens, limits),
         images=images,
         body_bytes=body_bytes,
-        prompt_param="messages" if request.messages else None,
+        prompt_param=request.prompt_name if request.messages else None,
         needs_engine=request.needs_engine,
         uncertain_visual_tokens=uncertain,
         prefill_kv_blocks=_prefill_kv_blocks(request, kept, output_tokens, amounts, limits),
@@ -318,6 +318,9 @@ def _image_costs(
 
 def _truncated(whole: Bounds, visual_tokens: int, request: VisionRequest, limits: EngineLimits) -> Bounds:
     """What vLLM leaves of the prompt; it never cuts images (vllm/renderers/params.py `max_truncation_tokens`)."""
+    if request.pads_prompts and limits.max_model_len is not None:
+        padded = limits.max_model_len * request.prompts
+        whole = Bounds(max(whole.lower, padded), max(whole.expected, padded), max(whole.upper, padded))
     most = request.truncate_prompt_tokens
     if most == -1 and limits.max_model_len is not None:
         most = limits.max_model_len - request.wants_output
@@ -342,7 +345,7 @@ def _amounts(
     limits: EngineLimits,
 ) -> Amounts:
     if not request.needs_engine:
-        return Amounts()
+        return Amounts(preprocess_pixels=sum(image.size.pixels for image in images)) if images else Amounts()
     kv_blocks = kv_blocks_needed(prompt_tokens, output_tokens, limits, prompts=request.prompts, n=request.n)
     sequences = request.prompts * request.n
     amounts = Amounts(kv_blocks, sequences)

@@ -33,6 +33,7 @@ class ImageRef:
     is the file itself, in base64, and `media_type` spans the string that says of what kind, None where none stands
     there. `is_bare_string` says that the string stood where vLLM wants an object around it. `has_uuid` says that the
     part carries a `uuid`, which must not reach vLLM beside other bytes. `is_remote`: its URL is an http(s) address.
+    In one prompt it stands for sure, and in up to `copies` where the server may pair it with each of several others.
     """
 
     ordinal: int
@@ -44,6 +45,7 @@ class ImageRef:
     has_uuid: bool = False
     is_remote: bool = False
     is_base64: bool = False
+    copies: int = 1
     media_type: Span | None = None
 
 
@@ -75,7 +77,8 @@ class VisionRequest(NamedTuple):
     is what the body asks for, `media` its videos and audio. Where each prompt is a conversation of its own,
     `conversation_lengths` says how many of the `messages` belong to each, in order. `is_stored` says that vLLM may
     keep the answer, `is_background` that it makes it without the client, and `previous_id` names the stored answer
-    behind which the conversation goes on.
+    behind which the conversation goes on. With `pads_prompts` each prompt is made as long as the context. `prompt_name`
+    is the field that errors about all of the messages name.
     """
 
     model: str | None
@@ -89,6 +92,7 @@ class VisionRequest(NamedTuple):
     extra_text_bytes: int = 0
     uncertain_extra_bytes: int = 0
     truncate_prompt_tokens: int | None = None
+    pads_prompts: bool = False
     wants_output: bool = True
     needs_engine: bool = True
     priority: Priority | None = None
@@ -99,6 +103,12 @@ class VisionRequest(NamedTuple):
     is_stored: bool = False
     is_background: bool = False
     previous_id: str | None = None
+    prompt_name: str = "messages"
+
+    @property
+    def needs_place(self) -> bool:
+        """Something is held of the server that it goes to: of its engine, or of the thread that reads pictures."""
+        return self.needs_engine or bool(self.images)
 
     @property
     def conversations(self) -> Sequence[Sequence[MessageOutline]]:

@@ -37,7 +37,8 @@ class TrimPolicy:
     """`keep` images (None: as many as `image_limit` allows); dropped counts are multiples of `grid`.
 
     `image_limit` is the most images a request may carry upstream (None: unlimited). `marker` takes the place of each
-    dropped image. `keep_reason` is whose rule `keep` is.
+    dropped image. `keep_reason` is whose rule `keep` is, `param` the field that holds the images. Without history
+    nothing is ever left out.
     """
 
     mode: TrimMode = TrimMode.WHEN_NEEDED
@@ -46,6 +47,12 @@ class TrimPolicy:
     image_limit: int | None = None
     marker: str = "[image removed]"
     keep_reason: TrimReason = TrimReason.KEEP
+    param: str = "messages"
+    has_history: bool = True
+
+    def without_history(self, param: str) -> "TrimPolicy":
+        """For what nobody answers: with some of it left out it would be the vector of something else."""
+        return replace(self, mode=TrimMode.OFF, param=param, has_history=False)
 
     def under_pressure(self, keep: int) -> "TrimPolicy":
         """The rule of a conversation that began under pressure: always, and `keep` images at most."""
@@ -166,17 +173,23 @@ def _steps_to_save(excess: int, savings: Sequence[int], grid: int, least: int) -
 def _check_limit(images: int, dropped: int, policy: TrimPolicy) -> None:
     if policy.image_limit is None or images - dropped <= policy.image_limit:
         return
+    if not policy.has_history:
+        raise GatewayError(
+            Code.TOO_MANY_IMAGES,
+            f"One prompt has {images} images and the limit is {policy.image_limit}. Send fewer in one.",
+            param=policy.param,
+        )
     if policy.mode is TrimMode.OFF:
         raise GatewayError(
             Code.TOO_MANY_IMAGES,
             f"The request has {images} images and the limit is {policy.image_limit}. Send fewer images; "
             f"older ones are left out by themselves where history.mode is '{TrimMode.WHEN_NEEDED}'.",
-            param="messages",
+            param=policy.param,
         )
     after = f" after {dropped} older ones were left out" if dropped else ""
     raise GatewayError(
         Code.TOO_MANY_IMAGES,
         f"The request has {images - dropped} images{after} and the limit is {policy.image_limit}. "
         "Images after the last assistant message are never left out: send fewer in one turn.",
-        param="messages",
+        param=policy.param,
     )

@@ -10,9 +10,11 @@ from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.errors import ApiError, DetailError, internal_error, queue_full
 from gateway.emulator.exchange import Exchange
 from gateway.emulator.generation import batch_completions, chat_completions, completions, first_byte_delay
+from gateway.emulator.pooling import classify, embed, embeddings, pooling
 from gateway.emulator.responses import PREFIX as RESPONSES_PREFIX
 from gateway.emulator.responses import create_response, stored_response
 from gateway.emulator.schema import parse_json
+from gateway.emulator.scoring import rerank, score
 from gateway.emulator.server_state import ServerState
 from gateway.emulator.statistics import EngineStatistics
 from gateway.emulator.tokenization import detokenize, tokenize
@@ -28,6 +30,7 @@ class Emulator:
 
     def __init__(self, config: EmulatorConfig) -> None:
         self.state = ServerState(config)
+        self._routes = _routes_of(config)
         self.on_death: Callable[[], None] = lambda: None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -79,9 +82,9 @@ class Emulator:
         if path == "/emulator/faults":
             await self._faults(exchange)
             return
-        handlers = _ROUTES.get(path) or _handlers_below(path)
+        handlers = self._routes.get(path) or self._handlers_below(path)
         if handlers is None:
-            raise _not_found(path, exchange.header(b"host"))
+            raise self._not_found(path, exchange.header(b"host"))
         handler = handlers.get(exchange.method)
         if handler is None:
             raise DetailError(405, "Method Not Allowed", ((b"allow", ", ".join(handlers).encode()),))
@@ -100,23 +103,22 @@ class Emulator:
         await exchange.respond_json(200, self.state.faults.as_dict())
 
     def _count(self, exchange: Exchange) -> None:
-        handler = exchange.path if exchange.path in _ROUTES else "none"
+        handler = exchange.path if exchange.path in self._routes else "none"
         self.state.http_requests[handler, exchange.method, f"{exchange.status // 100}xx"] += 1
 
+    def _handlers_below(self, path: str) -> dict[str, Handler] | None:
+        """Of a path that ends with an id, or with what becomes of it."""
+        head, _, rest = path.removeprefix(RESPONSES_PREFIX).partition("/")
+        is_below = path.startswith(RESPONSES_PREFIX) and RESPONSES_PREFIX.rstrip("/") in self._routes
+        if not is_below or not head or rest not in {"", "cancel"}:
+            return None
+        return {"POST": stored_response} if rest else {"GET": stored_response}
 
-def _handlers_below(path: str) -> dict[str, Handler] | None:
-    """Of a path that ends with an id, or with what becomes of it."""
-    head, _, rest = path.removeprefix(RESPONSES_PREFIX).partition("/")
-    if not path.startswith(RESPONSES_PREFIX) or not head or rest not in {"", "cancel"}:
-        return None
-    return {"POST": stored_response} if rest else {"GET": stored_response}
-
-
-def _not_found(path: str, host: str) -> DetailError:
-    """404, or the framework's redirect for a trailing slash."""
-    if path.endswith("/") and path.rstrip("/") in _ROUTES:
-        return DetailError(307, None, ((b"location", f"http://{host}{path.rstrip('/')}".encode()),))
-    return DetailError(404, "Not Found")
+    def _not_found(self, path: str, host: str) -> DetailError:
+        """404, or the framework's redirect for a trailing slash."""
+        if path.endswith("/") and path.rstrip("/") in self._routes:
+            return DetailError(307, None, ((b"location", f"http://{host}{path.rstrip('/')}".encode()),))
+        return DetailError(404, "Not Found")
 
 
 async def _health(state: ServerState, exchange: Exchange) -> None:
@@ -187,13 +189,66 @@ def _json_route(handler: Generation, *, generates: bool) -> Handler:
     return serve
 
 
-_ROUTES: dict[str, dict[str, Handler]] = {
-    "/v1/chat/completions": {"POST": _json_route(chat_completions, generates=True)},
-    "/v1/chat/completions/batch": {"POST": _json_route(batch_completions, generates=True)},
-    "/v1/messages": {"POST": _json_route(messages, generates=True)},
+async def _empty_cache(_: ServerState, exchange: Exchange) -> None:
+    """Its caches are part of the simulation and stay."""
+    await exchange.body()
+    await exchange.respond(200, b"")
+
+
+def _generation_of(data: Any) -> Generation:
+    """The route that a body to /invocations is for; what is for none meets the last one's sentence."""
+    return chat_completions if isinstance(data, dict) and "messages" in data else completions
+
+
+def _pooling_of(data: Any) -> Generation:
+    keys = data if isinstance(data, dict) else {}
+    if "messages" in keys or "input" in keys:
+        return embeddings
+    return rerank if "query" in keys else score
+
+
+def _invocations(generation_of: Callable[[Any], Generation]) -> Generation:
+    async def serve(state: ServerState, exchange: Exchange, data: Any, body: bytes) -> None:
+        await generation_of(data)(state, exchange, data, body)
+
+    return serve
+
+
+def _posted(handlers: dict[str, Generation]) -> dict[str, dict[str, Handler]]:
+    return {path: {"POST": _json_route(handler, generates=True)} for path, handler in handlers.items()}
+
+
+_GENERATING = _posted(
+    {
+        "/v1/chat/completions": chat_completions,
+        "/v1/chat/completions/batch": batch_completions,
+        "/v1/messages": messages,
+        "/v1/completions": completions,
+        "/v1/responses": create_response,
+        "/invocations": _invocations(_generation_of),
+    }
+)
+_POOLING = _posted(
+    {
+        "/v1/embeddings": embeddings,
+        "/v2/embed": embed,
+        "/pooling": pooling,
+        "/classify": classify,
+        "/score": score,
+        "/v1/score": score,
+        "/rerank": rerank,
+        "/v1/rerank": rerank,
+        "/v2/rerank": rerank,
+        "/invocations": _invocations(_pooling_of),
+    }
+)
+_DEV_MODE: dict[str, dict[str, Handler]] = {
+    path: {"POST": _empty_cache} for path in ("/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache")
+}
+_COUNTING: dict[str, dict[str, Handler]] = {
     "/v1/messages/count_tokens": {"POST": _json_route(count_tokens, generates=False)},
-    "/v1/completions": {"POST": _json_route(completions, generates=True)},
-    "/v1/responses": {"POST": _json_route(create_response, generates=True)},
+}
+_ALWAYS: dict[str, dict[str, Handler]] = {
     "/tokenize": {"POST": _json_route(tokenize, generates=False)},
     "/detokenize": {"POST": _json_route(detokenize, generates=False)},
     "/v1/models": {"GET": _models},
@@ -204,3 +259,8 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/kv_event_sources": {"GET": _kv_event_sources},
     "/metrics": {"GET": _metrics},
 }
+
+
+def _routes_of(config: EmulatorConfig) -> dict[str, dict[str, Handler]]:
+    runner = _POOLING if config.runner == "pooling" else _GENERATING | _COUNTING
+    return {**runner, **_ALWAYS, **(_DEV_MODE if config.dev_mode else {})}

@@ -20,6 +20,7 @@ class StepCost:
         return StepCost(*(factor * value for value in dataclasses.astuple(self)))
 
 
+RUNNERS = ("generate", "pooling")
 FREE = StepCost(0.0, 0.0, 0.0, 0.0)
 
 
@@ -31,10 +32,14 @@ class EmulatorConfig:
 
     With a `sliding_window` (tokens, at least 2) there are `sliding_window_groups` groups of layers that hold no more,
     beside the one of full attention: 5 where each layer of full attention stands beside five with a window.
+    A server whose `runner` is `pooling` embeds, classifies and scores, and generates nothing. With `dev_mode` it has
+    the routes of VLLM_SERVER_DEV_MODE that empty caches.
     """
 
     model: str = "tiny"
     root: str | None = None
+    runner: str = "generate"
+    dev_mode: bool = False
     family: str = "qwen2_5_vl"
     max_model_len: int = 32_768
     num_gpu_blocks: int = 8_192
@@ -60,6 +65,8 @@ class EmulatorConfig:
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise ValueError(f"family {self.family!r} is not one of {', '.join(FAMILIES)}")
+        if self.runner not in RUNNERS:
+            raise ValueError(f"runner {self.runner!r} is not one of {', '.join(RUNNERS)}")
         if self.num_gpu_blocks < 2:
             raise ValueError(f"num_gpu_blocks is {self.num_gpu_blocks}; vLLM keeps one for itself, so at least 2")
 

@@ -26,13 +26,17 @@ from gateway.emulator.statistics import EngineStatistics, Gauges, Totals
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One answer being made. `output_tokens` is how long it will get; `finish_reason` is what it will end with."""
+    """One answer being made. `output_tokens` is how long it will get; `finish_reason` is what it will end with.
+
+    One that `is_pooled` has no answer: it is done when its prompt is computed, which here is its one token.
+    """
 
     prompt: Prompt
     output_tokens: int
     finish_reason: str = "length"
     max_tokens: int = 0
     n: int = 1
+    is_pooled: bool = False
     arrived_at: float = 0.0
     scheduled_at: float = 0.0
     first_token_at: float = 0.0
@@ -298,7 +302,7 @@ class Engine:
         self.gauges = Gauges(len(self.running), len(self.waiting), self.pool.usage_ratio)
 
     def _count_token(self, sequence: Sequence, now: float) -> None:
-        self.totals.generation_tokens += 1
+        self.totals.generation_tokens += not sequence.is_pooled
         if sequence.generated:
             self.totals.histograms["inter_token_latency_seconds"].observe(now - sequence.last_token_at)
             return

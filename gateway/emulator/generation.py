@@ -108,7 +108,7 @@ async def completions(state: ServerState, exchange: Exchange, data: Any, body: b
     state.check_model(request.model)
     state.check_admission(request.n or 1)
     check_requested(state, "max_tokens", request.max_tokens)
-    prompts = [_text_prompt(state, prompt) for prompt in _prompts_of(request)]
+    prompts = [text_prompt(state, prompt) for prompt in _prompts_of(request)]
     await _answer(state, exchange, _plan(state, exchange, request, prompts, request.max_tokens, body, CompletionForm))
 
 
@@ -156,7 +156,8 @@ def _prompts_of(request: CompletionRequest) -> list[str | list[int]]:
     return [prompt] if isinstance(prompt[0], int) else list(prompt)
 
 
-def _text_prompt(state: ServerState, prompt: str | list[int]) -> Prompt:
+def text_prompt(state: ServerState, prompt: str | list[int]) -> Prompt:
+    """Of a text or of ids. Raises ApiError."""
     limit = state.config.max_model_len
     if isinstance(prompt, str):
         tokens = encode(prompt)

@@ -126,7 +126,8 @@ def parse_request(model: type[Model], data: Any) -> Model:
         if "messages" in data and data["messages"] is None:
             raise bad_request("'NoneType' object is not iterable")
         if model.has_chat_messages:
-            _check_messages(data.get("messages"))
+            for conversation in _conversations(data.get("messages")):
+                _check_messages(conversation)
         _check_combinations(data)
     else:
         message = "Input should be a valid dictionary or object to extract fields from"
@@ -167,6 +168,11 @@ def check_sampling(request: GenerationRequest) -> None:
 def _check_number(name: str, value: float | None) -> None:
     if value is not None and not math.isfinite(value):
         raise bad_request(f"{name} must be a finite number, got {value}.", name, value=value)
+
+
+def _conversations(messages: object) -> list[object]:
+    """All of a batch, or the one."""
+    return messages if isinstance(messages, list) and messages and isinstance(messages[0], list) else [messages]
 
 
 def _check_messages(messages: object) -> None:

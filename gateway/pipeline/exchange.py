@@ -66,6 +66,7 @@ class Policies:
     hand_on: HandOn = NOTHING
     media: Mapping[MediaKind, MediaPolicy] = field(default_factory=lambda: NO_MEDIA)
     storing: StoringPolicy = field(default_factory=StoringPolicy)
+    open_routes: frozenset[str] = frozenset()
 
 
 class Looker(Protocol):

@@ -79,7 +79,7 @@ def drop_by_count(rules: Rules, request: VisionRequest, trim: TrimPolicy) -> Tri
     prices = [0] * len(request.images)
     plans = []
     for messages in request.conversations:
-        _refuse_crowded_turn(rules.policies.max_images_per_turn, messages)
+        _refuse_crowded_turn(rules.policies.max_images_per_turn, messages, trim.param)
         plans.append(plan_trim(messages, prices, None, trim))
     if len(plans) == 1:
         return plans[0]
@@ -206,20 +206,22 @@ def likely_image_cost(plan: ImagePlan, model: ServedModel) -> ImageTokens:
     )
 
 
-def _refuse_crowded_turn(most: int | None, messages: Sequence[MessageOutline]) -> None:
+def _refuse_crowded_turn(most: int | None, messages: Sequence[MessageOutline], param: str) -> None:
     images = sum(len(message.images) for message in last_turn(messages))
     if most is not None and images > most:
         raise GatewayError(
             Code.TOO_MANY_IMAGES,
             f"The last turn has {images} images and the limit is {most} (images.max_per_turn). Send fewer at once.",
-            param="messages",
+            param=param,
         )
 
 
 def trim_policy(rules: Rules, exchange: Exchange) -> TrimPolicy:
     """For this conversation, once it is known whether the stricter rule holds for it."""
     policy = replace(rules.policies.trim, image_limit=exchange.models.engine.image_limit.value or _MOST_IMAGES)
-    relieved = exchange.relieved
+    relieved, request = exchange.relieved, exchange.request
+    if request is not None and request.needs_engine and not request.wants_output:
+        return policy.without_history(request.prompt_name)
     return policy.under_pressure(relieved.relief.policy.keep_images) if relieved and relieved.is_strict else policy
 
 

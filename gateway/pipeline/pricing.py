@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from gateway.domain.calibration import CalibrationState
 from gateway.domain.cost import RequestCost, Uncertainty, VisualBounds, estimate
+from gateway.domain.image import ImagePlan
 from gateway.domain.media import MediaCost, price_media
 from gateway.domain.never_fits import Misfit, find_misfit
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.domain.stored_answers import HIDDEN_HISTORY
+from gateway.domain.vision.base import BoundedTokens, ImageTokens
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.planning import NO_IMAGES, Plan, likely_image_cost, plan_request
@@ -75,6 +77,24 @@ def _without_bounds(cost: RequestCost) -> RequestCost:
     )
 
 
+def _in_prompts(request: VisionRequest, image: ImagePlan, model: ServedModel) -> ImageTokens:
+    """In all prompts that it may stand in; encoded it is once."""
+    tokens, copies = likely_image_cost(image, model), request.images[image.ordinal].copies
+    if copies == 1:
+        return tokens
+    repeated = (copies - 1) * tokens.prompt
+    uncertain = repeated + tokens.prompt - tokens.least_prompt
+    return BoundedTokens(
+        tokens.placeholder + repeated,
+        tokens.markers,
+        tokens.encoder,
+        tokens.model_size,
+        tokens.is_capped,
+        uncertain=uncertain,
+        uncertain_encoder=tokens.encoder - tokens.least_encoder,
+    )
+
+
 def cost_of(
     rules: Rules,
     exchange: Exchange,
@@ -86,7 +106,7 @@ def cost_of(
 ) -> RequestCost:
     """The whole cost, with what the model's answers are known to take."""
     limits = exchange.limits = exchange.models.limits(model)
-    image_tokens = [likely_image_cost(image, model) for image in plan.plans] if plan.plans else []
+    image_tokens = [_in_prompts(request, image, model) for image in plan.plans] if plan.plans else []
     prompt_tokens = text.expected + sum(tokens.prompt for tokens in image_tokens) + request.prompt_token_ids
     return estimate(
         request,

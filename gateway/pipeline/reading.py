@@ -11,6 +11,7 @@ from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange
 from gateway.wire.bulk import count_pieces
 from gateway.wire.dialects.table import DIALECTS
+from gateway.wire.routes import Route
 
 T = TypeVar("T")
 
@@ -21,7 +22,11 @@ _INLINE_PIECES = 8 * 1024
 
 async def read_request(exchange: Exchange) -> VisionRequest:
     """The request, on `exchange` too, and there what its body says of its priority. Raises GatewayError 400."""
-    request = exchange.request = await read_aside(DIALECTS[exchange.route.kind].parse, exchange.body)
+    dialect = DIALECTS[exchange.route.kind]
+    if dialect.kind_of is not None:
+        kind = await read_aside(dialect.kind_of, exchange.body)
+        exchange.route, dialect = Route(kind, exchange.route.path, exchange.route.methods), DIALECTS[kind]
+    request = exchange.request = await read_aside(dialect.parse, exchange.body)
     if exchange.asked_priority is None and request.priority is not None:
         exchange.priority = exchange.tenant.priority_of(request.priority)
     return request

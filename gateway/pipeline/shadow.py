@@ -15,6 +15,7 @@ from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.fallback import Fallback, take_back
 from gateway.pipeline.fitting import price_where_it_fits
 from gateway.pipeline.ladder import declare_rungs
+from gateway.pipeline.opened import pass_on
 from gateway.pipeline.pricing import price
 from gateway.pipeline.reading import read_request
 from gateway.pipeline.remote import UnseenImageError
@@ -23,7 +24,6 @@ from gateway.pipeline.stored import look_behind
 from gateway.pipeline.story import (
     hash_images,
     refuse_what_is_late,
-    send,
     spare_known,
     ticket_of,
 )
@@ -31,7 +31,6 @@ from gateway.pipeline.would_be import WouldBe
 from gateway.upstream.client import Answer
 
 _log = logging.getLogger(__name__)
-_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 
 
 async def serve(parts: Parts, exchange: Exchange) -> Answer:
@@ -41,9 +40,8 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     """
     if exchange.would_be is None:
         exchange.would_be = await _decided(parts, exchange)
-    has_body = bool(exchange.body) or exchange.method not in _WITHOUT_BODY
     is_streaming = exchange.request is not None and exchange.request.stream
-    return await send(parts, exchange, [exchange.body] if has_body else None, is_streaming=is_streaming)
+    return await pass_on(parts, exchange, is_streaming=is_streaming)
 
 
 async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
@@ -101,7 +99,7 @@ async def _admitted(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request)
     if misfit is not None:
         raise misfit.error
-    if not request.needs_engine:
+    if not request.needs_place:
         return
     if plan.sources and parts.policies.verifies_all:
         exchange.sent_images = await hash_images(parts, plan)

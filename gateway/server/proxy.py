@@ -19,6 +19,7 @@ from gateway.pipeline import settle
 from gateway.pipeline.backend import refuse_if_all_full
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import refuse_at_the_door
+from gateway.pipeline.opened import pass_on
 from gateway.pipeline.retrieving import ask_for_stored
 from gateway.pipeline.story import serve
 from gateway.server.answers import Send, relay, send_refusal
@@ -133,7 +134,7 @@ class Proxy:
         return exchange
 
     async def _attend(self, exchange: Exchange, arrival: Arrival, receive: Receive, send: Send) -> None:
-        route = exchange.route = classify(exchange.method, exchange.path)
+        route = exchange.route = classify(exchange.method, exchange.path, self._parts.policies.open_routes)
         if route.kind is Kind.TOKENS and not self._counts_here(arrival):
             route = exchange.route = sent_on(route)
         self._refuse_closed(exchange)
@@ -168,6 +169,9 @@ class Proxy:
 
     def _refuse_at_the_door(self, exchange: Exchange, arrival: Arrival) -> None:
         self._door.drain.refuse(self._parts.clock())
+        if exchange.route.kind is Kind.OPENED:
+            refuse_length(arrival, self._door.body_limits.max_bytes)
+            return
         refuse_by_headers(arrival, exchange.route.kind, self._limits(exchange.route.kind))
         exchange.body_bytes = arrival.content_length or 0
         if exchange.route.kind not in ANSWERED_HERE:
@@ -214,8 +218,9 @@ class Proxy:
                 elif exchange.route.kind is Kind.TOKENS:
                     await answer_tokens(self._parts, exchange, send)
                 else:
+                    serving = pass_on if exchange.route.kind is Kind.OPENED else self._serve
                     async with send if isinstance(send, KeptAlive) else _NOTHING:
-                        answer = await self._serve(self._parts, exchange)
+                        answer = await serving(self._parts, exchange)
                     settle.head_arrived(exchange, answer)
                     body_hold.release()
                     await relay(self._parts, exchange, answer, send)
@@ -233,7 +238,7 @@ class Proxy:
         limits = self._limits(exchange.route.kind)
         body = await receive_body(receive, arrival.content_length, limits, body_hold)
         exchange.received = self._parts.clock()
-        if not arrival.is_coded:
+        if not arrival.is_coded or exchange.route.kind is Kind.OPENED:
             return body
         await body_hold.make_room_to_decode(len(body))
         exchange.headers = [pair for pair in exchange.headers if pair[0] != b"content-encoding"]

@@ -50,7 +50,7 @@ class ShadowProxy(Proxy):
             return
         refuse_length(arrival, self._door.body_limits.max_bytes)
         exchange.body_bytes = arrival.content_length or 0
-        if exchange.would_be is None:
+        if exchange.would_be is None and exchange.route.kind is not Kind.OPENED:
             exchange.would_be = _told_by_headers(arrival, exchange.route.kind, self._told_limits)
 
     async def _receive(

@@ -15,6 +15,7 @@ from gateway.settings.media import AudioSettings, VideoSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
 from gateway.settings.responses import ResponsesSettings
+from gateway.settings.routes import RouteSettings
 from gateway.settings.section import Section, checked
 from gateway.settings.sections import (
     MIB,
@@ -73,6 +74,7 @@ class Settings(Section):
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     hand_on: HandOnSettings = HandOnSettings()
+    routes: RouteSettings = RouteSettings()
     streaming: StreamingSettings = StreamingSettings()
     responses: ResponsesSettings = ResponsesSettings()
     status_page: StatusPageSettings = StatusPageSettings()

@@ -18,6 +18,7 @@ from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
+from gateway.wire.routes import ENDPOINTS as OPEN_ENDPOINTS
 
 OTHER = "other"
 ONLY_UPSTREAM = "default"
@@ -51,26 +52,12 @@ class Declaration:
         return f"gateway_{self.name}"
 
 
-ENDPOINTS = (
-    "/v1/chat/completions",
-    "/v1/chat/completions/batch",
-    "/v1/messages",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/responses",
-    "/v1/models",
-    "/tokenize",
-    "/detokenize",
-    "/v1/messages/count_tokens",
-    "/gateway/preflight",
-    "/gateway/try",
-    OTHER,
-)
+ENDPOINTS = (*OPEN_ENDPOINTS, OTHER)
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
 
 MODEL = Label("model", None, "A model that the settings name or the servers list; beyond a hundred `other`.")
-_ENDPOINT = Label("endpoint", ENDPOINTS, "The route that was asked.")
+_ENDPOINT = Label("endpoint", ENDPOINTS, "The route that was asked; other spellings and relatives count as one.")
 _OUTCOME = Label(
     "outcome",
     tuple(Outcome),

@@ -28,6 +28,9 @@ _NOT_TO_VLLM = _OF_ONE_CONNECTION | {
     b"content-length",  # the body may have been rewritten
     b"expect",  # the body is here already
     b"host",
+    b"x-amzn-sagemaker-adapter-alias",  # these three put another model, or a session, in place of the body's
+    b"x-amzn-sagemaker-adapter-identifier",
+    b"x-amzn-sagemaker-session-id",
     b"x-data-parallel-rank",  # picks an engine past the balancing of vLLM
     b"x-request-id",  # two requests under one id upset vLLM, so it gets one of ours
 }

@@ -5,7 +5,7 @@ Fields that would change an image's cost or put another prompt in place of the c
 read is told in read.py, what a message holds in chat_messages.py, what counts as media in content.py.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -88,11 +88,24 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
     )
 
 
-def refuse_what_hides_cost(parsed: ChatFields) -> None:
+class Rendered(Protocol):
+    """Fields by which a client would have its conversation read or rendered otherwise than it was counted."""
+
+    mm_processor_kwargs: Any
+    media_io_kwargs: Any
+    chat_template: Any
+
+
+def refuse_other_renderings(parsed: Rendered) -> None:
     """Raises GatewayError invalid_request with the field."""
     if parsed.mm_processor_kwargs or parsed.media_io_kwargs or parsed.chat_template:
         name = next(name for name in _HIDES_COST if getattr(parsed, name))
         raise GatewayError(Code.INVALID_REQUEST, f"`{name}` {_HIDES_COST[name]}. Leave it out.", param=name)
+
+
+def refuse_what_hides_cost(parsed: ChatFields) -> None:
+    """Raises GatewayError invalid_request with the field."""
+    refuse_other_renderings(parsed)
     read.refuse_hidden_prompt(parsed.kv_transfer_params)
     read.refuse_beam_search(parsed.use_beam_search)
 

@@ -15,6 +15,14 @@ class Prompts(NamedTuple):
     text_bytes: int = 0
 
 
+def too_many_prompts(prompts: int, name: str, most: int) -> GatewayError:
+    return GatewayError(
+        Code.INVALID_REQUEST,
+        f"`{name}` holds {prompts} prompts, and at most {most} are taken at once. Send fewer.",
+        param=name,
+    )
+
+
 def count_prompts(prompt: str | Sequence[str | int | Sequence[int]], name: str, most: int) -> Prompts:
     """Raises GatewayError invalid_request for an empty list, one of mixed kinds, or one of more than `most` prompts."""
     if isinstance(prompt, str):
@@ -23,11 +31,7 @@ def count_prompts(prompt: str | Sequence[str | int | Sequence[int]], name: str, 
     if kinds == {int}:
         return Prompts(1, token_ids=len(prompt))
     if len(prompt) > most:
-        raise GatewayError(
-            Code.INVALID_REQUEST,
-            f"`{name}` holds {len(prompt)} prompts, and at most {most} are taken at once. Send fewer.",
-            param=name,
-        )
+        raise too_many_prompts(len(prompt), name, most)
     if kinds == {str}:
         return Prompts(len(prompt), text_bytes=sum(utf8_bytes(item) for item in prompt if isinstance(item, str)))
     if kinds == {list}:

@@ -31,7 +31,7 @@ ABSENT = msgspec.Raw(b"")
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 MOST_SEQUENCES = 16_384
 """vLLM's own limit of `n` (VLLM_MAX_N_SEQUENCES); here it also bounds `n` times the prompts."""
-_INSIDE_CONTENT = re.compile(r"(?:messages|input)(?:\[\d+\])+\.(?:content|output)\[")
+_INSIDE_CONTENT = re.compile(r"[a-z_12]+(?:\[\d+\])*\.(?:content|output)\[")
 
 
 def _misfit(error: msgspec.ValidationError) -> GatewayError:

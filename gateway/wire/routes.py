@@ -1,13 +1,15 @@
 """Every route of vLLM 0.32, and what the gateway does with it; and those that are the gateway's own and take bodies.
 
-A route is open only where its body is read and its cost known. Routes that can carry media and are not read yet,
-and routes for operators, are closed; a route nobody knows does not exist.
+A route is open only where its body is read and its cost known. What is closed, and why, stands in closed_routes.py;
+its operator may open some of it. A route nobody knows does not exist.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.domain.errors import Code, GatewayError
+from gateway.wire.closed_routes import INVOCATIONS_PATH, OPERATOR, closed_sentence, why_closed
 
 PREFLIGHT_PATH = "/gateway/preflight"
 TRY_PATH = "/gateway/try"
@@ -29,11 +31,18 @@ class Kind(StrEnum):
     MESSAGE_TOKENS = "message_tokens"
     COMPLETIONS = "completions"
     EMBEDDINGS = "embeddings"
+    POOLING = "pooling"
+    COHERE_EMBED = "cohere_embed"
+    SCORE = "score"
+    RERANK = "rerank"
+    TOKENIZE = "tokenize"
+    INVOCATIONS = "invocations"
     GENERIC = "generic"
     MODELS = "models"
     PREFLIGHT = "preflight"
     TRY = "try"
     TOKENS = "tokens"
+    OPENED = "opened"
     CLOSED = "closed"
     WRONG_METHOD = "wrong_method"
     UNKNOWN = "unknown"
@@ -65,7 +74,7 @@ class Route:
     def refusal(self) -> GatewayError | None:
         """The error that ends the request here, or None."""
         if self.kind is Kind.CLOSED:
-            return GatewayError(Code.PERMISSION_DENIED, f"`{self.path}` is closed here: {self.why}")
+            return GatewayError(Code.PERMISSION_DENIED, closed_sentence(self.path, self.why))
         if self.kind is Kind.WRONG_METHOD:
             allowed = ", ".join(self.methods)
             return GatewayError(Code.METHOD_NOT_ALLOWED, f"`{self.path}` answers {allowed} only.")
@@ -83,6 +92,14 @@ _OPEN = {
         ("/v1/responses", Kind.RESPONSES, "POST"),
         ("/v1/completions", Kind.COMPLETIONS, "POST"),
         ("/v1/embeddings", Kind.EMBEDDINGS, "POST"),
+        ("/v2/embed", Kind.COHERE_EMBED, "POST"),
+        ("/pooling", Kind.POOLING, "POST"),
+        ("/classify", Kind.POOLING, "POST"),
+        ("/score", Kind.SCORE, "POST"),
+        ("/v1/score", Kind.SCORE, "POST"),
+        ("/rerank", Kind.RERANK, "POST"),
+        ("/v1/rerank", Kind.RERANK, "POST"),
+        ("/v2/rerank", Kind.RERANK, "POST"),
         (TOKENIZE_PATH, Kind.TOKENS, "POST"),
         (COUNT_TOKENS_PATH, Kind.TOKENS, "POST"),
         ("/detokenize", Kind.GENERIC, "POST"),
@@ -92,95 +109,46 @@ _OPEN = {
     )
 }
 
-_USE_CHAT = "its images are not yet inspected. Use /v1/chat/completions."
-_USE_EMBEDDINGS = "its media is not yet inspected. For text, use /v1/embeddings."
-_AUDIO = "audio is not yet supported."
-_OPERATOR = "it is for operators, who reach vLLM directly."
-_SCALE_OUT = "it takes prepared model inputs whose cost cannot be checked."
-
-_OPERATOR_PATHS = (
-    "/tokenizer_info",
-    "/v1/load_lora_adapter",
-    "/v1/unload_lora_adapter",
-    "/load",
-    "/kv_event_sources",
-    "/scale_elastic_ep",
-    "/is_scaling_elastic_ep",
-    "/server_info",
-    "/sleep",
-    "/wake_up",
-    "/is_sleeping",
-    "/pause",
-    "/resume",
-    "/is_paused",
-    "/abort_requests",
-    "/update_weights",
-    "/release_kv_cache_memory",
-    "/reset_prefix_cache",
-    "/reset_mm_cache",
-    "/reset_encoder_cache",
-    "/collective_rpc",
-    "/start_profile",
-    "/stop_profile",
-    "/init_weight_transfer_engine",
-    "/shutdown_weight_transfer_engine",
-    "/start_weight_update",
-    "/start_draft_weight_update",
-    "/finish_weight_update",
-    "/update_weight_version",
-    "/weight_info",
-    "/weight_checker",
-    "/get_world_size",
-)
-
-_CLOSED = dict.fromkeys(_OPERATOR_PATHS, _OPERATOR) | {
-    "/cohere/v2/chat": _USE_CHAT,
-    "/v1/systemone": _USE_CHAT,
-    "/generative_scoring": _USE_CHAT,
-    "/invocations": "it stands for any other route by the shape of its body. Call that route itself.",
-    "/ping": "health is answered on /livez and /readyz.",
-    "/v2/embed": _USE_EMBEDDINGS,
-    "/pooling": _USE_EMBEDDINGS,
-    "/classify": _USE_EMBEDDINGS,
-    "/score": _USE_EMBEDDINGS,
-    "/v1/score": _USE_EMBEDDINGS,
-    "/rerank": _USE_EMBEDDINGS,
-    "/v1/rerank": _USE_EMBEDDINGS,
-    "/v2/rerank": _USE_EMBEDDINGS,
-    "/v1/audio/transcriptions": _AUDIO,
-    "/v1/audio/translations": _AUDIO,
-    "/v1/realtime": _AUDIO,
-    "/cohere/v2/chat/render": _SCALE_OUT,
-    "/v1/messages/render": _SCALE_OUT,
-    "/v1/responses/render": _SCALE_OUT,
-    "/v1/completions/render": _SCALE_OUT,
-    "/v1/chat/completions/render": _SCALE_OUT,
-    "/v1/completions/derender": _SCALE_OUT,
-    "/v1/chat/completions/derender": _SCALE_OUT,
+COUNTED_AS = {
+    "/v1/chat/completions/batch": "/v1/chat/completions",
+    "/v2/embed": "/v1/embeddings",
+    "/classify": "/pooling",
+    "/v1/score": "/score",
+    "/rerank": "/score",
+    "/v1/rerank": "/score",
+    "/v2/rerank": "/score",
 }
-_CLOSED_BELOW = {
-    "/inference/": _SCALE_OUT,
-    "/fault_tolerance/": _OPERATOR,
-}
+"""Spellings and relatives have one series of metrics: each costs one per model and ending."""
+ENDPOINTS = tuple(dict.fromkeys(COUNTED_AS.get(path, path) for path in _OPEN))
+_INVOCATIONS = Route(Kind.INVOCATIONS, INVOCATIONS_PATH, ("POST",))
 _MODEL_PREFIX = "/v1/models/"
 _RESPONSE_PREFIX = "/v1/responses/"
 _CANCEL = "/cancel"
 
 
-def classify(method: str, path: str) -> Route:
-    """What to do with a request. `path` is decoded, as ASGI hands it out; a trailing slash makes another path."""
+_NOTHING_OPENED: frozenset[str] = frozenset()
+
+
+def classify(method: str, path: str, opened: Collection[str] = _NOTHING_OPENED) -> Route:
+    """What to do with a request. `path` is decoded, as ASGI hands it out; a trailing slash makes another path.
+    `opened` are closed routes that the operator has opened.
+    """
     route = _OPEN.get(path)
     if route is not None:
         return _if_allowed(route, method)
     model_id = path.removeprefix(_MODEL_PREFIX)
     if path.startswith(_MODEL_PREFIX) and model_id and not model_id.endswith("/"):
         return _if_allowed(Route(Kind.MODELS, path, ("GET",), model_id=model_id), method)
+    if path in opened:
+        return _if_allowed(_INVOCATIONS, method) if path == INVOCATIONS_PATH else Route(Kind.OPENED, path)
+    why = why_closed(path)
+    if why is not None:
+        return Route(Kind.CLOSED, path, why=why)
     response_id = path.removeprefix(_RESPONSE_PREFIX).removesuffix(_CANCEL)
-    if path.startswith(_RESPONSE_PREFIX) and path not in _CLOSED and response_id and "/" not in response_id:
+    if path.startswith(_RESPONSE_PREFIX) and response_id and "/" not in response_id:
         method_of = "POST" if path.endswith(_CANCEL) else "GET"
         return _if_allowed(Route(Kind.STORED_RESPONSE, path, (method_of,), response_id=response_id), method)
-    why = _CLOSED.get(path) or next((why for start, why in _CLOSED_BELOW.items() if path.startswith(start)), None)
-    return Route(Kind.UNKNOWN, path) if why is None else Route(Kind.CLOSED, path, why=why)
+    return Route(Kind.UNKNOWN, path)
 
 
 def open_routes() -> tuple[Route, ...]:
@@ -193,13 +161,13 @@ def passes_in_shadow(route: Route) -> bool:
     it would go out under the gateway's own key.
     """
     if route.kind is Kind.CLOSED:
-        return route.why != _OPERATOR
+        return route.why != OPERATOR
     return route.kind is Kind.WRONG_METHOD and route.path not in {PREFLIGHT_PATH, TRY_PATH}
 
 
 def sent_on(route: Route) -> Route:
     """A route of Kind.TOKENS for a client that does not want the gateway's own count."""
-    kind = Kind.MESSAGE_TOKENS if route.path == COUNT_TOKENS_PATH else Kind.GENERIC
+    kind = Kind.MESSAGE_TOKENS if route.path == COUNT_TOKENS_PATH else Kind.TOKENIZE
     return Route(kind, route.path, route.methods)
 
 

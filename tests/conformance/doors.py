@@ -44,15 +44,16 @@ class Door:
     """`sources` write the image as parts; `roles` make a body around the parts, the first of them a plain user's.
 
     All are served but those in `fates`, by source or by role, the source first. `counted` reads the prompt's tokens out
-    of an answer.
+    of an answer; None where its text is not counted exactly. `runner` is what a server does that has the route.
     """
 
     path: str
     sources: Mapping[str, Write]
     roles: Mapping[str, Callable[[list[Any]], dict[str, Any]]]
     text: Callable[[str], Any]
-    counted: Callable[[Any], int]
+    counted: Callable[[Any], int] | None
     fates: Mapping[str, Fate] = field(default_factory=dict)
+    runner: str = "generate"
 
     def fate(self, source: str, role: str) -> Fate:
         return self.fates.get(source) or self.fates.get(role) or Fate.SERVED
@@ -196,6 +197,39 @@ DOORS: tuple[Door, ...] = (
         lambda answer: answer["usage"]["input_tokens"],
         _RESPONSES_FATES,
     ),
+)
+
+_WITHOUT_UUID_ALONE = {"uuid alone": Fate.REFUSED}
+
+
+def _under(key: str) -> Callable[[list[Any]], dict[str, Any]]:
+    return lambda parts: {"model": MODEL, key: [{"role": "user", "content": parts}]}
+
+
+def _held_against(key: str, other: str) -> Callable[[list[Any]], dict[str, Any]]:
+    return lambda parts: {"model": MODEL, key: {"content": parts}, other: "a"}
+
+
+def _pooling_door(path: str, roles: Mapping[str, Callable[[list[Any]], dict[str, Any]]], *, is_exact: bool) -> Door:
+    counted = (lambda answer: answer["usage"]["prompt_tokens"]) if is_exact else None
+    return Door(path, CHAT_SOURCES, roles, _text, counted, _WITHOUT_UUID_ALONE, "pooling")
+
+
+_SCORED = {
+    "query": _held_against("queries", "documents"),
+    "document": _held_against("documents", "queries"),
+}
+_RERANKED = {"query": _held_against("query", "documents"), "document": _held_against("documents", "query")}
+DOORS += (
+    _pooling_door("/v1/embeddings", {"user": _under("messages"), "input": _under("input")}, is_exact=True),
+    _pooling_door("/pooling", {"user": _under("messages")}, is_exact=True),
+    _pooling_door("/classify", {"user": _under("messages")}, is_exact=True),
+    _pooling_door(
+        "/v2/embed", {"input": lambda parts: {"model": MODEL, "inputs": [{"content": parts}]}}, is_exact=False
+    ),
+    *(_pooling_door(path, _SCORED, is_exact=False) for path in ("/score", "/v1/score")),
+    *(_pooling_door(path, _RERANKED, is_exact=False) for path in ("/rerank", "/v1/rerank", "/v2/rerank")),
+    Door("/tokenize", CHAT_SOURCES, {"user": _under("messages")}, _text, lambda answer: answer["count"], _CHAT_FATES),
 )
 
 

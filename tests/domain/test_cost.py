@@ -165,6 +165,18 @@ class TestEstimate:
         assert cost.growth.reserved_tokens == 6 * 16
         assert cost.prompt_param is None
 
+    def test_padded_prompts_are_as_long_as_the_context(self):
+        request = VisionRequest("m", prompts=2, pads_prompts=True, wants_output=False)
+        limits = EngineLimits(max_model_len=100)
+        cost = estimate(request, (), (), text=Bounds(2, 4, 9), output_tokens=0, limits=limits)
+        assert cost.prompt_tokens == Bounds.exact(200)
+        unknown = estimate(request, (), (), text=Bounds(2, 4, 9), output_tokens=0, limits=EngineLimits())
+        assert unknown.prompt_tokens == Bounds(2, 4, 9)
+
+    def test_pictures_that_are_only_counted_keep_the_thread_that_reads_them(self):
+        cost = cost_of(Size(300, 200), output_tokens=0, needs_engine=False)
+        assert cost.amounts == Amounts(preprocess_pixels=60_000)
+
     def test_what_needs_no_engine_holds_nothing_of_it(self):
         cost = cost_of(text=Bounds.exact(10**6), output_tokens=0, needs_engine=False)
         assert cost.amounts == Amounts()

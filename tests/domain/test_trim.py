@@ -137,6 +137,16 @@ def test_new_images_are_those_after_the_last_answer(script, new):
     assert new_images([conversation(script)]) == new
 
 
+def test_where_nobody_answers_nothing_is_history():
+    messages = conversation("u1 a u")
+    policy = TrimPolicy(TrimMode.ALWAYS, keep=1, grid=1, image_limit=1).without_history("input")
+    assert plan_trim(messages, [100], None, policy) == TrimPlan()
+    two = (MessageOutline("user", 1, (0, 1)), MessageOutline("assistant", 1), MessageOutline("user", 1))
+    with pytest.raises(GatewayError, match="One prompt has 2 images and the limit is 1") as refused:
+        plan_trim(two, [100, 100], None, policy)
+    assert (refused.value.code, refused.value.param) == (Code.TOO_MANY_IMAGES, "input")
+
+
 def test_thirteen_images_in_one_turn_are_refused_with_both_numbers():
     with pytest.raises(GatewayError, match="has 13 images and the limit is 8") as refused:
         dropped(conversation("u13"), image_limit=8)

@@ -24,3 +24,8 @@ def test_a_fast_server_spends_no_time() -> None:
     assert config.model == "m"
     assert config.step_cost.base_seconds == 0
     assert 1e12 / config.preprocess_pixels_per_second == 0
+
+
+def test_an_unknown_runner_is_refused() -> None:
+    with pytest.raises(ValueError, match="runner 'draft' is not one of generate, pooling"):
+        EmulatorConfig(runner="draft")

@@ -25,8 +25,10 @@ from gateway.wire.completions import parse_completions
 from gateway.wire.data_url import read_data_url
 from gateway.wire.dialects.anthropic import parse_messages
 from gateway.wire.dialects.batch import parse_batch
+from gateway.wire.dialects.cohere_embed import parse_cohere_embed
+from gateway.wire.dialects.pooling import parse_embeddings, parse_pooling
 from gateway.wire.dialects.responses import parse_responses
-from gateway.wire.embeddings import parse_embeddings
+from gateway.wire.dialects.scoring import parse_rerank, parse_score
 from gateway.wire.encoded_file import EncodedFile
 from gateway.wire.generic import parse_generic
 from gateway.wire.messages import chat_of_messages
@@ -104,6 +106,10 @@ _PARSERS: tuple[Callable[[bytes], object], ...] = (
     parse_chat,
     parse_completions,
     parse_embeddings,
+    parse_pooling,
+    parse_cohere_embed,
+    parse_score,
+    parse_rerank,
     parse_generic,
     parse_messages,
     parse_batch,

@@ -160,7 +160,7 @@ class TestNothingIsRefused:
         ("method", "path", "status"),
         [
             ("POST", "/v1/responses/render", 403),
-            ("POST", "/pooling", 403),
+            ("POST", "/generative_scoring", 403),
             ("POST", "/v1/messages/render", 403),
             ("POST", "/v1/audio/transcriptions", 403),
             ("OPTIONS", CHAT, 405),

@@ -80,15 +80,17 @@ class TestWhoAnswers:
             assert len(posts(upstream)) == 1
 
     @pytest.mark.parametrize("sections", [{}, HERE])
-    async def test_no_picture_goes_on(self, sections):
-        refused = {"x-gateway-tokens": "upstream"} if sections else {}
+    async def test_pictures_go_on_once_they_are_looked_at(self, sections):
+        asked = {"x-gateway-tokens": "upstream"} if sections else {}
         async with model_server() as upstream, live_gateway(upstream.base_url, **sections) as gateway:
             await gateway.until_up()
-            answer = await gateway.http.post(TOKENIZE, json=chat(image(PICTURE)), headers=refused)
-            assert (answer.status_code, error_of(answer)["param"]) == (403, "messages")
-            assert "x-gateway-tokens: estimate" in answer.text
-            assert not posts(upstream)
-            assert gateway.rejected() == {"closed_route": 1}
+            answer = await gateway.http.post(TOKENIZE, json=chat(image(PICTURE)), headers=asked)
+            assert (answer.status_code, answer.headers["x-gateway-visual-tokens"]) == (200, str(VISUAL))
+            assert len(posts(upstream)) == 1
+            damaged = chat(image("data:image/png;base64,aGVsbG8="))
+            refusal = await gateway.http.post(TOKENIZE, json=damaged, headers=asked)
+            assert (refusal.status_code, error_of(refusal)["param"]) == (400, "messages[0].content[0].image_url.url")
+            assert len(posts(upstream)) == 1
 
     async def test_the_setting_asks_for_all(self, house):
         gateway, _ = house

@@ -2,7 +2,8 @@ import pytest
 
 from gateway.domain.errors import Code
 from gateway.domain.outcome import Reason
-from gateway.wire.routes import Kind, classify, sent_on
+from gateway.wire.closed_routes import why_closed
+from gateway.wire.routes import COUNTED_AS, ENDPOINTS, Kind, classify, sent_on
 from gateway.wire.voices import ANTHROPIC, voice_of
 
 
@@ -15,6 +16,14 @@ from gateway.wire.voices import ANTHROPIC, voice_of
         ("POST", "/v1/responses", Kind.RESPONSES),
         ("POST", "/v1/completions", Kind.COMPLETIONS),
         ("POST", "/v1/embeddings", Kind.EMBEDDINGS),
+        ("POST", "/v2/embed", Kind.COHERE_EMBED),
+        ("POST", "/pooling", Kind.POOLING),
+        ("POST", "/classify", Kind.POOLING),
+        ("POST", "/score", Kind.SCORE),
+        ("POST", "/v1/score", Kind.SCORE),
+        ("POST", "/rerank", Kind.RERANK),
+        ("POST", "/v1/rerank", Kind.RERANK),
+        ("POST", "/v2/rerank", Kind.RERANK),
         ("POST", "/tokenize", Kind.TOKENS),
         ("POST", "/v1/messages/count_tokens", Kind.TOKENS),
         ("POST", "/detokenize", Kind.GENERIC),
@@ -50,14 +59,6 @@ def test_one_model(model_id):
     [
         "/v1/responses/render",
         "/v1/messages/render",
-        "/v2/embed",
-        "/pooling",
-        "/classify",
-        "/score",
-        "/v1/score",
-        "/rerank",
-        "/v1/rerank",
-        "/v2/rerank",
         "/invocations",
         "/ping",
         "/generative_scoring",
@@ -105,8 +106,36 @@ def test_routes_that_are_not_inspected_or_for_operators_are_closed(method, path)
     assert error.message.endswith(".")
 
 
+def test_a_closed_route_names_what_would_open_it():
+    assert classify("POST", "/v1/load_lora_adapter").refusal.message == (
+        "`/v1/load_lora_adapter` is closed here: it is for operators, who reach vLLM directly. "
+        "`routes.open: [/v1/load_lora_adapter]` in the gateway's settings would open it."
+    )
+    assert "routes.open" not in classify("GET", "/v1/realtime").refusal.message
+    assert len(classify("GET", "/inference/" + "x" * 9000).refusal.message) < 1000
+
+
+def test_what_the_operator_has_opened():
+    opened = {"/sleep", "/invocations"}
+    for method in ("GET", "POST"):
+        route = classify(method, "/sleep", opened)
+        assert (route.kind, route.path, route.refusal) == (Kind.OPENED, "/sleep", None)
+    assert classify("POST", "/invocations", opened).kind is Kind.INVOCATIONS
+    assert classify("GET", "/invocations", opened).kind is Kind.WRONG_METHOD
+    assert classify("POST", "/wake_up", opened).kind is Kind.CLOSED
+
+
+def test_nothing_that_is_open_is_closed_too():
+    assert not any(why_closed(path) for path in ENDPOINTS)
+
+
+def test_every_route_has_a_series_or_counts_as_one_that_has():
+    assert {COUNTED_AS.get(path, path) for path in ("/v1/rerank", "/v2/embed", "/classify", "/score")} <= {*ENDPOINTS}
+    assert not set(COUNTED_AS) & set(ENDPOINTS)
+
+
 def test_what_is_not_counted_here_goes_on():
-    assert sent_on(classify("POST", "/tokenize")).kind is Kind.GENERIC
+    assert sent_on(classify("POST", "/tokenize")).kind is Kind.TOKENIZE
     assert sent_on(classify("POST", "/v1/messages/count_tokens")).kind is Kind.MESSAGE_TOKENS
 
 

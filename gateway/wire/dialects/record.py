@@ -7,6 +7,7 @@ from gateway.domain.request import Span, VisionRequest
 from gateway.wire.max_tokens import Members
 from gateway.wire.messages import Rendering
 from gateway.wire.opening import chat_opening
+from gateway.wire.routes import Kind
 from gateway.wire.sse import StreamObserver
 from gateway.wire.usage import Usage, usage_of
 
@@ -18,6 +19,7 @@ RenderingOf = Callable[[], Rendering]
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """`parse` gives the request as admission sees it, and where its images stand; it raises GatewayError 400.
+    `kind_of` says which other route a body is for, whose record then holds; None where its path tells.
 
     `has_answers`: tokens are generated, so they may be fewer, or another model's. `needs_engine`: more than vLLM's
     front end is at work. `text_type` is that of a part with text, which takes the place of an image.
@@ -35,6 +37,7 @@ class Dialect:
     """
 
     parse: Callable[[Body], VisionRequest]
+    kind_of: Callable[[Body], Kind] | None = None
     has_answers: bool = True
     needs_engine: bool = True
     text_type: str = "text"

@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completions
+from gateway.wire.dialect import invoked_kind
 from gateway.wire.dialects.anthropic import MESSAGE_TOKENS, MESSAGES
 from gateway.wire.dialects.batch import BATCH
+from gateway.wire.dialects.cohere_embed import COHERE_EMBED
+from gateway.wire.dialects.pooling import EMBEDDINGS, POOLING
 from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.dialects.responses import RESPONSES
-from gateway.wire.embeddings import parse_embeddings
+from gateway.wire.dialects.scoring import RERANK, SCORE
+from gateway.wire.dialects.tokenize import TOKENIZE
 from gateway.wire.generic import parse_generic
 from gateway.wire.routes import Kind
 
@@ -25,8 +29,8 @@ CHAT = Dialect(
     opening_events=1,
 )
 COMPLETIONS = Dialect(parse=parse_completions, takes_stream_options=True)
-EMBEDDINGS = Dialect(parse=parse_embeddings, has_answers=False)
 GENERIC = Dialect(parse=parse_generic, has_answers=False, needs_engine=False)
+INVOCATIONS = Dialect(parse=parse_generic, kind_of=invoked_kind)
 
 DIALECTS: Mapping[Kind, Dialect] = dict.fromkeys(Kind, GENERIC) | {
     Kind.CHAT: CHAT,
@@ -36,5 +40,11 @@ DIALECTS: Mapping[Kind, Dialect] = dict.fromkeys(Kind, GENERIC) | {
     Kind.MESSAGE_TOKENS: MESSAGE_TOKENS,
     Kind.COMPLETIONS: COMPLETIONS,
     Kind.EMBEDDINGS: EMBEDDINGS,
+    Kind.POOLING: POOLING,
+    Kind.COHERE_EMBED: COHERE_EMBED,
+    Kind.SCORE: SCORE,
+    Kind.RERANK: RERANK,
+    Kind.TOKENIZE: TOKENIZE,
+    Kind.INVOCATIONS: INVOCATIONS,
 }
 """By how a route is served; what goes through unread in shadow mode has GENERIC, of which then little is asked."""

@@ -186,6 +186,39 @@ RESPONSES_PLACES = {
     "input[0].content": _input,
     "input[1].output": _output,
 }
+
+
+def _asked(key: str) -> Callable[[list[Any]], dict[str, Any]]:
+    """One conversation under `key`."""
+    return lambda parts: {
+        "model": "m",
+        key: [{"role": "system", "content": "Look."}, {"role": "user", "content": parts}],
+    }
+
+
+def _asked_twice(key: str) -> Callable[[list[Any]], dict[str, Any]]:
+    return lambda parts: {
+        key: [[{"role": "user", "content": "Hm?"}], [{"role": "user", "content": parts}]],
+        "user": "u",
+    }
+
+
+def _embed_inputs(parts: list[Any]) -> dict[str, Any]:
+    return {"inputs": [{"content": [_text("Hm?")]}, {"content": parts}], "truncate": "NONE", "input_type": "document"}
+
+
+def _scored(first: str, second: str, *, is_list: bool) -> Callable[[list[Any]], dict[str, Any]]:
+    """Parts on the second side, alone or behind a text."""
+    if is_list:
+        return lambda parts: {first: "Hm?", second: ["a", {"content": parts}], "priority": 0}
+    return lambda parts: {first: "Hm?", second: {"content": parts}, "priority": 0}
+
+
+def _asked_by_pictures(key: str) -> Callable[[list[Any]], dict[str, Any]]:
+    other = "documents" if key == "query" else "text_2"
+    return lambda parts: {key: {"content": parts}, other: ["a", "b"]}
+
+
 ANTHROPIC_PLACES = {"messages[0].content": _messages, "messages[1].content[0].content": _tool_result}
 RECORDS = (
     Record(
@@ -197,6 +230,44 @@ RECORDS = (
     ),
     Record(Kind.BATCH, CHAT_IMAGES, {"messages[1][0].content": _batch}, _text, _text),
     Record(Kind.MESSAGES, ANTHROPIC_IMAGES, ANTHROPIC_PLACES, _text, _text),
+    Record(Kind.TOKENIZE, CHAT_IMAGES, {"messages[0].content": _chat("user")}, _text, _text),
+    Record(
+        Kind.EMBEDDINGS,
+        CHAT_IMAGES,
+        {
+            "messages[1].content": _asked("messages"),
+            "messages[1][0].content": _asked_twice("messages"),
+            "input[1].content": _asked("input"),
+            "input[1][0].content": _asked_twice("input"),
+        },
+        _text,
+        None,
+    ),
+    Record(Kind.POOLING, CHAT_IMAGES, {"messages[1].content": _asked("messages")}, _text, None),
+    Record(Kind.COHERE_EMBED, CHAT_IMAGES, {"inputs[1].content": _embed_inputs}, _text, None),
+    Record(
+        Kind.SCORE,
+        CHAT_IMAGES,
+        {
+            "documents.content": _scored("queries", "documents", is_list=False),
+            "items[1].content": _scored("queries", "items", is_list=True),
+            "data_2[1].content": _scored("data_1", "data_2", is_list=True),
+            "text_1.content": _asked_by_pictures("text_1"),
+        },
+        _text,
+        None,
+    ),
+    Record(
+        Kind.RERANK,
+        CHAT_IMAGES,
+        {
+            "documents[1].content": _scored("query", "documents", is_list=True),
+            "documents.content": _scored("query", "documents", is_list=False),
+            "query.content": _asked_by_pictures("query"),
+        },
+        _text,
+        None,
+    ),
     Record(Kind.MESSAGE_TOKENS, ANTHROPIC_IMAGES, ANTHROPIC_PLACES, _text, _text),
     Record(Kind.RESPONSES, RESPONSES_IMAGES, RESPONSES_PLACES, _input_text, _input_text),
 )
