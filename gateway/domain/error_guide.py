@@ -115,8 +115,9 @@ CODES: Mapping[Code, Explanation] = {
     ),
     Code.PERMISSION_DENIED: Explanation(
         "The route is closed: it is for operators, or what it takes cannot be counted yet.",
-        (Mender.CLIENT,),
-        "Use the route that the message names.",
+        (Mender.CLIENT, Mender.OPERATOR),
+        "Use the route that the message names; or open this one by `routes.open`, whose dangers docs/closed-routes.md "
+        "tells.",
     ),
     Code.MODEL_NOT_FOUND: Explanation(
         "No server lists a model of that name.",

@@ -106,11 +106,6 @@ class VisionRequest(NamedTuple):
     prompt_name: str = "messages"
 
     @property
-    def needs_place(self) -> bool:
-        """Something is held of the server that it goes to: of its engine, or of the thread that reads pictures."""
-        return self.needs_engine or bool(self.images)
-
-    @property
     def conversations(self) -> Sequence[Sequence[MessageOutline]]:
         """The messages of each, for no image of one is history of another."""
         if not self.conversation_lengths:

@@ -27,7 +27,7 @@ from gateway.upstream.client import Answer
 from gateway.wire.declare import planned_action
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.errors import error_status
-from gateway.wire.routes import COUNTED_AS, Kind
+from gateway.wire.routes import Kind
 from gateway.wire.usage import Usage
 from gateway.wire.usage_event import UsageEventFilter
 from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
@@ -342,8 +342,7 @@ def _count_in_shadow(parts: Parts, exchange: Exchange, would_be: WouldBe) -> Non
 
 
 def _endpoint(exchange: Exchange) -> str:
-    path = exchange.route.path
-    return "/v1/models" if exchange.route.kind is Kind.MODELS else COUNTED_AS.get(path, path)
+    return "/v1/models" if exchange.route.kind is Kind.MODELS else exchange.route.path
 
 
 def _action(exchange: Exchange, plan: ImagePlan) -> ImageAction:

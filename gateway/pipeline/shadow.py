@@ -99,7 +99,7 @@ async def _admitted(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request)
     if misfit is not None:
         raise misfit.error
-    if not request.needs_place:
+    if not (request.needs_engine or request.images):
         return
     if plan.sources and parts.policies.verifies_all:
         exchange.sent_images = await hash_images(parts, plan)

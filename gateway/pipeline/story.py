@@ -80,7 +80,7 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request)
     if misfit is not None:
         raise misfit.error
-    if request.needs_place:
+    if request.needs_engine or request.images:  # the thread that reads pictures is of the server too
         if plan.sources and parts.policies.verifies_all:
             plan, cost = await spare_known_images(parts, exchange, plan, cost)
         await admit(parts, exchange, cost)

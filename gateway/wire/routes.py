@@ -109,17 +109,6 @@ _OPEN = {
     )
 }
 
-COUNTED_AS = {
-    "/v1/chat/completions/batch": "/v1/chat/completions",
-    "/v2/embed": "/v1/embeddings",
-    "/classify": "/pooling",
-    "/v1/score": "/score",
-    "/rerank": "/score",
-    "/v1/rerank": "/score",
-    "/v2/rerank": "/score",
-}
-"""Spellings and relatives have one series of metrics: each costs one per model and ending."""
-ENDPOINTS = tuple(dict.fromkeys(COUNTED_AS.get(path, path) for path in _OPEN))
 _INVOCATIONS = Route(Kind.INVOCATIONS, INVOCATIONS_PATH, ("POST",))
 _MODEL_PREFIX = "/v1/models/"
 _RESPONSE_PREFIX = "/v1/responses/"

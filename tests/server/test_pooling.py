@@ -1,12 +1,13 @@
 """The pooling routes end to end, before an emulated pooling server: priced as it counts, resized, refused by path."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import RunningEmulator, running_emulator
-from gateway.wire.routes import COUNTED_AS
+from tests.support.clock import FakeClock
 from tests.support.live_gateway import MODEL, image, live_gateway
 from tests.support.model_server import model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -58,7 +59,7 @@ async def test_pictures_are_priced_as_the_server_counts_them(pooling, name):
         line = await gateway.assert_ended("finished", status=200)
         assert (line["endpoint"], line["visual_tokens"]) == (path, visual_tokens)
         [series] = gateway.metrics("gateway_requests_total")
-        assert f'endpoint="{COUNTED_AS.get(path, path)}"' in series
+        assert f'endpoint="{path}"' in series
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -150,3 +151,24 @@ async def test_padded_prompts_are_as_long_as_the_context(pooling):
         body = {"model": MODEL, "input": ["a", "b"], "padding": "max_length"}
         answer = await gateway.http.post("/v1/embeddings", json=body)
         assert answer.headers["x-gateway-prompt-tokens"] == str(2 * 32_768)
+
+
+async def test_a_count_holds_the_thread_that_reads_pictures_and_nothing_of_the_engine():
+    has_come, may_go = asyncio.Event(), asyncio.Event()
+
+    async def script(visit):
+        if SMALL.encode() in visit.body:
+            has_come.set()
+            await may_go.wait()
+        await visit.answer("200 OK", b"{}", "content-type: application/json")
+
+    async with model_server(script) as upstream, live_gateway(upstream.base_url, clock=FakeClock()) as gateway:
+        await gateway.until_up()
+        asking = asyncio.create_task(gateway.http.post("/tokenize", json={"model": MODEL, "messages": asked(SMALL)}))
+        await asyncio.wait_for(has_come.wait(), 30)
+        held = gateway.metrics("gateway_held")
+        may_go.set()
+        assert (await asking).status_code == 200
+        await gateway.until_released()
+    assert held['{resource="preprocess_pixels"}'] == 280 * 140
+    assert not [name for name in held if "kv_blocks" in name or "sequences" in name]

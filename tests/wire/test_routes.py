@@ -2,8 +2,9 @@ import pytest
 
 from gateway.domain.errors import Code
 from gateway.domain.outcome import Reason
+from gateway.telemetry.declarations import ENDPOINTS, OTHER
 from gateway.wire.closed_routes import why_closed
-from gateway.wire.routes import COUNTED_AS, ENDPOINTS, Kind, classify, sent_on
+from gateway.wire.routes import Kind, classify, sent_on
 from gateway.wire.voices import ANTHROPIC, voice_of
 
 
@@ -125,13 +126,11 @@ def test_what_the_operator_has_opened():
     assert classify("POST", "/wake_up", opened).kind is Kind.CLOSED
 
 
-def test_nothing_that_is_open_is_closed_too():
-    assert not any(why_closed(path) for path in ENDPOINTS)
-
-
-def test_every_route_has_a_series_or_counts_as_one_that_has():
-    assert {COUNTED_AS.get(path, path) for path in ("/v1/rerank", "/v2/embed", "/classify", "/score")} <= {*ENDPOINTS}
-    assert not set(COUNTED_AS) & set(ENDPOINTS)
+def test_every_open_route_has_series_and_is_not_closed_too():
+    for path in {*ENDPOINTS} - {OTHER, "/invocations"}:
+        assert why_closed(path) is None
+        assert Kind.CLOSED not in {classify(method, path).kind for method in ("GET", "POST")}
+        assert Kind.UNKNOWN is not classify("POST", path).kind
 
 
 def test_what_is_not_counted_here_goes_on():

@@ -29,7 +29,7 @@ def parse_tokenize_sent_on(body: bytes | bytearray) -> VisionRequest:
         return parse_generic(body)
     if read.json_bytes(parsed.prompt):
         raise GatewayError(Code.INVALID_REQUEST, "Send either `messages` or `prompt`.", param="prompt")
-    return parse_chat(body)._replace(wants_output=False, needs_engine=False)
+    return parse_chat(body)._replace(stream=False, wants_output=False, needs_engine=False)
 
 
 _UNSEEN = ("documents", "reasoning_effort")

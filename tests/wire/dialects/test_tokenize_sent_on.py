@@ -17,12 +17,13 @@ def parse(**fields):
 
 def test_a_prompt_holds_nothing():
     request = parse(prompt="abc", messages=None)
-    assert (request.needs_place, request.needs_engine, request.images) == (False, False, ())
+    assert (request.needs_engine, request.images) == (False, ())
 
 
-def test_a_conversation_with_pictures_keeps_the_thread_that_reads_them():
-    request = parse(messages=[{"role": "user", "content": ["abc", IMAGE]}])
-    assert (request.needs_place, request.needs_engine, request.wants_output) == (True, False, False)
+def test_a_conversation_with_pictures_has_them_looked_at():
+    request = parse(messages=[{"role": "user", "content": ["abc", IMAGE]}], stream=True)
+    assert not request.stream  # vLLM knows no streams here
+    assert (len(request.images), request.needs_engine, request.wants_output) == (1, False, False)
     assert request.images[0].param == "messages[0].content[1].image_url.url"
 
 
