@@ -29,11 +29,18 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label, all values that it can have (None where they are known only at run time), and what it tells."""
+    """A label, all values that it can have (None where they are known only at run time), and what it tells. Those that
+    come `later` have series from the first time on; all others at zero from the start.
+    """
 
     name: str
     values: tuple[str, ...] | None
     help: str = ""
+    later: frozenset[str] = frozenset()
+
+    @property
+    def from_start(self) -> tuple[str, ...] | None:
+        return None if self.values is None else tuple(value for value in self.values if value not in self.later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +58,10 @@ class Declaration:
         return f"gateway_{self.name}"
 
 
+# A hundred models have half a thousand series for each that is there from the start: too many for what few use.
+ENDPOINTS_LATER = ("/v1/chat/completions/batch", "/v1/messages")
 ENDPOINTS = (
     "/v1/chat/completions",
-    "/v1/chat/completions/batch",
-    "/v1/messages",
     "/v1/completions",
     "/v1/embeddings",
     "/v1/responses",
@@ -65,12 +72,13 @@ ENDPOINTS = (
     "/gateway/preflight",
     "/gateway/try",
     OTHER,
+    *ENDPOINTS_LATER,
 )
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
 
 MODEL = Label("model", None, "A model that the settings name or the servers list; beyond a hundred `other`.")
-_ENDPOINT = Label("endpoint", ENDPOINTS, "The route that was asked.")
+_ENDPOINT = Label("endpoint", ENDPOINTS, "The route that was asked.", frozenset(ENDPOINTS_LATER))
 _OUTCOME = Label(
     "outcome",
     tuple(Outcome),

@@ -66,14 +66,16 @@ class CounterTable:
             values = [self._values(label, model) for label in labels]
             if len(self.cells) + prod(map(len, values)) <= _MOST_CELLS:
                 for key in product(*values):
-                    self._open(key)
+                    self.open(key)
 
     def _values(self, label: Label, model: str) -> Sequence[str]:
-        if label.values is not None:
-            return label.values
+        values = label.from_start
+        if values is not None:
+            return values
         return (model,) if label is declared.MODEL else self._of_the_operator
 
-    def _open(self, key: tuple[str, ...]) -> None:
+    def open(self, key: tuple[str, ...]) -> None:
+        """The one of these values, at zero unless it is there already."""
         if key in self.cells:
             return
         self.cells[key] = 0
@@ -183,7 +185,10 @@ class Metrics:
     def request_ended(self, model: str | None, endpoint: str, outcome: Outcome) -> None:
         """`endpoint` is the path; paths that are no endpoint count as `other`."""
         known = endpoint if endpoint in declared.ENDPOINTS else OTHER
-        self._requests.cells[self._model(model), known, outcome] += 1
+        key = self._model(model), known, outcome
+        if known in declared.ENDPOINTS_LATER:
+            self._requests.open(key)
+        self._requests.cells[key] += 1
 
     def rejected(
         self,

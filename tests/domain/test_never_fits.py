@@ -170,7 +170,9 @@ class TestAnswers:
         assert_fits(cost_of(text=Bounds.exact(3_200), prompts=100), limits)
         error = refusal(cost_of(text=Bounds.exact(3_200), prompts=100, n=2), limits)
         assert "200 answers to 100 prompts, which need at least 202 KV blocks" in error.message
-        assert refusal(cost_of(text=Bounds.exact(101), prompts=103), limits).param == "prompt"
+        assert refusal(cost_of(text=Bounds.exact(101), prompts=103), limits).param == "messages"
+        plain = cost_of(text=Bounds.exact(101), prompts=103)._replace(prompt_param=None)
+        assert refusal(plain, limits).param == "prompt"
 
     def test_of_several_engines_all_take_part(self):
         assert_fits(cost_of(n=90), EngineLimits(kv_blocks=100, kv_blocks_of_one=50))

@@ -55,7 +55,7 @@ class TestDeclarations:
         at_run_time = {"model": ("tiny", "other"), "tenant_class": ("default",), "upstream": ("default",), "gpu": ()}
         for declaration in ALL:
             for label in declaration.labels:
-                values = label.values or at_run_time[label.name]
+                values = label.from_start or at_run_time[label.name]
                 seen = {dict(labels)[label.name] for name, labels in series if name == declaration.full_name}
                 assert seen == set(values)
 
@@ -117,6 +117,13 @@ class TestCounting:
         metrics.know_models(["configured", "adapter-4000"])
         assert value(metrics, "models_without_series") == 1
         assert len(metrics.render()[0]) < 2_000_000
+
+    def test_routes_that_few_use_have_series_once_they_are_used(self, metrics: Metrics) -> None:
+        assert '"/v1/messages"' not in metrics.render()[0].decode()
+        for _ in range(2):
+            metrics.request_ended("tiny", "/v1/messages", Outcome.FINISHED)
+        labels = {"model": "tiny", "endpoint": "/v1/messages"}
+        assert value(metrics, "requests_total", outcome="finished", **labels) == 2
 
     def test_a_name_longer_than_a_label_should_be_counts_as_other(self) -> None:
         metrics = Metrics(["x" * 201])
