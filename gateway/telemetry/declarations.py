@@ -59,12 +59,11 @@ class Declaration:
 
 
 # A hundred models have half a thousand series for each that is there from the start: too many for what few use.
-ENDPOINTS_LATER = ("/v1/chat/completions/batch", "/v1/messages")
+ENDPOINTS_LATER = ("/v1/chat/completions/batch", "/v1/messages", "/v1/responses")
 ENDPOINTS = (
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
-    "/v1/responses",
     "/v1/models",
     "/tokenize",
     "/detokenize",
