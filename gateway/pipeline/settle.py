@@ -42,7 +42,8 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
     """The upstream has answered: the body that came is no longer needed, and a stream will be watched."""
     exchange.let_go_of_body()
     exchange.upstream_status = answer.status
-    expect_id(exchange, answer.status)
+    if exchange.route.kind is Kind.RESPONSES:
+        expect_id(exchange, answer.status)
     if answer.status in BACK_PRESSURE:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):

@@ -5,7 +5,6 @@ from gateway.domain.request import VisionRequest
 from gateway.domain.stored_answers import StoredAnswer, refuse_by_policy
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.wire.response_stream import AnswerId
-from gateway.wire.routes import Kind
 
 _FIRST_ERROR = 400
 
@@ -24,9 +23,9 @@ def go_to_its_server(parts: Parts, exchange: Exchange, response_id: str, param: 
 
 
 def expect_id(exchange: Exchange, status: int) -> None:
-    """The head of an answer came; in what follows stands its id."""
+    """The head of an answer of this API came; in what follows stands its id."""
     request = exchange.request
-    if exchange.route.kind is Kind.RESPONSES and status < _FIRST_ERROR and request is not None and request.is_stored:
+    if status < _FIRST_ERROR and request is not None and request.is_stored:
         exchange.answer_id = AnswerId()
 
 

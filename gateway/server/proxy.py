@@ -229,7 +229,8 @@ class Proxy:
         finally:
             if answer is not None:
                 answer.finish()
-            settle.let_go(self._parts, exchange)
+            if exchange.lease is not None and not exchange.is_settled:
+                settle.let_go(self._parts, exchange)
             body_hold.release()
 
     async def _receive(

@@ -60,8 +60,8 @@ class Declaration:
 
 # A hundred models have half a thousand series for each that is there from the start: too many for what few use.
 ENDPOINTS_LATER = (
-    "/v1/chat/completions/batch", "/v1/messages", "/v2/embed", "/pooling", "/classify", "/score", "/v1/score",
-    "/rerank", "/v1/rerank", "/v2/rerank", "/invocations",
+    "/v1/chat/completions/batch", "/v1/messages", "/v1/responses", "/v2/embed", "/pooling", "/classify", "/score",
+    "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank", "/invocations",
 )  # fmt: skip
 ENDPOINTS = (
     "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/tokenize", "/detokenize",

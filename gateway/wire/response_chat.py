@@ -20,6 +20,7 @@ _FREE_TEXT = {
 }
 """What vLLM shows of a tool that takes any text."""
 
+_CHECKED_LATE = ("annotations", "logprobs")
 _UNFINISHED = ("in_progress", "incomplete")
 
 
@@ -63,6 +64,8 @@ def _add(turns: list[Values], item: Values) -> None:
         turns.append({"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")})
     elif item["role"] == "assistant":
         content = item["content"]
+        if not isinstance(content, str) and any(part.get(key) for part in content for key in _CHECKED_LATE):
+            raise LookupError("whether vLLM takes the first part alone is not known")
         _say(turns, "content", content if isinstance(content, str) else content[0]["text"])
     else:
         turns.append(item)

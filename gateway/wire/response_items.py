@@ -2,6 +2,10 @@
 
 Images come in messages of the user, the system and the developer, and in what tools gave. In both a part goes by its
 `type`, unless it has a `uuid`: then vLLM goes by its keys.
+
+vLLM checks some fields late, and takes an item that fits its type only so far for a message of a chat, if it has a
+`role`, with all of its parts. So no other item may have one, no part of an assistant's message or thoughts a `uuid`,
+and all of their text counts, though in an item that fits it is the first part's alone.
 """
 
 from typing import Any, Final
@@ -40,7 +44,7 @@ class Item(msgspec.Struct):
     """The keys of an item that cost something or decide what it is."""
 
     type: Any = msgspec.UNSET
-    role: Any = None
+    role: Any = msgspec.UNSET
     content: Content = None
     output: Content = None
     summary: Content = None
@@ -76,18 +80,20 @@ class Turns:
 def add_item(turns: Turns, item: Item, place: Path, path: str, images: Images) -> None:
     """`place` leads to the item in the body, and `path` says so in errors. Raises GatewayError."""
     kind = "message" if item.type is msgspec.UNSET else item.type
+    if kind != "message" and item.role is not msgspec.UNSET:
+        raise _refusal(path, "Only messages have a `role`: vLLM could take the item for one. Take it out.")
     if kind in _CALLS:
         turns.add_said("calls", sum(map(read.rendered_bytes, (item.name, item.namespace, item.arguments, item.input))))
     elif kind in _OUTPUTS:
         text_bytes, found = _read_content(item.output, (*place, "output"), f"{path}.output", images)
         turns.add("tool", text_bytes, found)
     elif kind == "reasoning":
-        turns.add_said("reasoning", _first_text(item.content, path) or _first_text(item.summary, path))
+        thoughts = _said_text(item.content, f"{path}.content") + _said_text(item.summary, f"{path}.summary")
+        turns.add_said("reasoning", thoughts)
     elif kind != "message":
         raise _refusal(path, f"Items of its type are not supported. {_ITEMS}")
     elif item.role == "assistant":
-        _refuse_images(item.content, f"{path}.content")
-        turns.add_said("content", _first_text(item.content, path))
+        turns.add_said("content", _said_text(item.content, f"{path}.content"))
     elif item.role in _ROLES:
         text_bytes, found = _read_content(item.content, (*place, "content"), f"{path}.content", images)
         side_bytes = _side_text_bytes(item)
@@ -138,25 +144,21 @@ def _text_of(part: Part, path: str) -> int:
 _THOUGHTS: Final = ("reasoning_text", "summary_text")
 
 
-def _first_text(content: Content, path: str) -> int:
-    """Of an assistant's parts vLLM takes the first; its other parts reach no model."""
-    if isinstance(content, list):
-        part = content[0] if content else None
-        if part is None:
-            return 0
-        return read.rendered_bytes(part.text) if part.type in _THOUGHTS else _text_of(part, f"{path}.content[0]")
+def _said_text(content: Content, path: str) -> int:
+    """Of an assistant, in words or thoughts."""
     if isinstance(content, dict):
-        raise _refusal(path, "`content` must be a string or a list of parts.")
-    return read.rendered_bytes(content)
+        raise _refusal(path, "It must be a string or a list of parts.")
+    if not isinstance(content, list):
+        return read.rendered_bytes(content)
+    return sum(_said_part(part, f"{path}[{index}]") for index, part in enumerate(content))
 
 
-def _refuse_images(content: Content, path: str) -> None:
-    for index, part in enumerate(content if isinstance(content, list) else ()):
-        if part.type == "input_image" or memoryview(part.image_url):
-            raise _refusal(
-                f"{path}[{index}]",
-                "Of an assistant's message vLLM takes only the first text. Send the image in a message of the user.",
-            )
+def _said_part(part: Part, path: str) -> int:
+    if part.type == "input_image" or memoryview(part.image_url):
+        raise _refusal(path, "Of what an assistant said vLLM takes only text. Send the image in a message of the user.")
+    if part.type in _THOUGHTS and part.uuid is None:
+        return read.rendered_bytes(part.text)
+    return _text_of(part, path)
 
 
 def _side_text_bytes(item: Item) -> int:

@@ -180,6 +180,38 @@ def test_a_path_that_is_none_is_not_found(http: httpx.Client) -> None:
     assert http.get("/v1/responses/a/b").status_code == 404
 
 
+NO_ITEMS = [
+    ["hello"],
+    [{"role": "user", "content": 5}],
+    [{"role": "critic", "content": "a"}],
+    [{"role": "user", "content": ["a"]}],
+    [{"role": "user", "content": [{"type": "input_image", "image_url": {"url": PICTURE}}]}],
+]
+
+
+@pytest.mark.parametrize("items", NO_ITEMS)
+def test_what_fits_no_item_at_all(http: httpx.Client, items: list[Any]) -> None:
+    assert ask(http, items).status_code == 400
+
+
+def test_a_token_that_ends_an_answer_has_no_text(http: httpx.Client) -> None:
+    answer = ask(http, "hi", stream=True, max_output_tokens=50, emulator_output_tokens=1)
+
+    assert "output_text.delta" not in answer.text
+    assert answer.text.rstrip().splitlines()[-2] == "event: response.completed"
+
+
+def test_an_answer_in_the_background_fails_with_its_engine() -> None:
+    slow = EmulatorConfig(enable_responses_store=True)
+    with running_emulator(slow) as server, httpx.Client(base_url=server.base_url, trust_env=False) as http:
+        queued = ask(http, "hi", background=True, max_output_tokens=30_000).json()
+        server.set_faults(kill=True)
+
+        told = http.get(f"/v1/responses/{queued['id']}").json()
+
+    assert told["status"] in {"failed", "queued"}
+
+
 def test_an_assistants_thoughts_words_and_calls_are_one_message() -> None:
     items = [
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},

@@ -302,3 +302,21 @@ async def test_a_preflight_tells_what_would_become_of_it():
 
     assert (told["verdict"], told["tokens"]["visual"]) == ("admitted", 52)
     assert (refused["verdict"], refused["error"]["param"]) == ("refused", "background")
+
+
+async def test_what_goes_on_goes_to_the_server_that_has_the_history():
+    with running_emulator(STORING) as first, running_emulator(STORING) as second:
+        servers = {"first": first.base_url, "second": second.base_url}
+        async with live_gateway(servers, **ALL) as gateway:
+            await until(lambda: len(gateway.metrics("gateway_upstream_up")) == 2)
+            answers = [(await ask(gateway, [said(shown(28 * n, 56))])).json() for n in range(2, 10)]
+            lines = await gateway.log(8)
+            again = [await gateway.http.get(f"{RESPONSES}/{each['id']}", headers=ANNA) for each in answers]
+            behind = [await ask(gateway, "and?", previous_response_id=each["id"]) for each in answers]
+            second.set_faults(unavailable_requests=8)
+            first.set_faults(unavailable_requests=8)
+            busy = await ask(gateway, "and?", previous_response_id=answers[0]["id"])
+
+    assert {line["upstream"] for line in lines} == {"first", "second"}
+    assert [each.status_code for each in again + behind] == [200] * 16
+    assert busy.status_code == 503

@@ -16,6 +16,8 @@ from gateway.wire.routes import Kind
         (b'{"pro\\u006dpt": [1]}', Kind.COMPLETIONS),
         (b'{"prompt": "x", "messages": []}', Kind.CHAT),
         (b'{"extra": {"prompt": "x"}}', Kind.CHAT),
+        (b'{"input": "x"}', Kind.RESPONSES),
+        (b'{"input": "x", "messages": []}', Kind.CHAT),
         (b"{}", Kind.CHAT),
     ],
 )

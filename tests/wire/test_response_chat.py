@@ -81,6 +81,7 @@ BAD = [
     {"input": "a", "reasoning": "low"},
     {"input": [{"type": "reasoning", "content": ["a"]}]},
     {"input": []},
+    {"input": [{"role": "assistant", "content": [{"text": "a", "annotations": [{"type": "odd"}]}, {"text": "b"}]}]},
 ]
 
 

@@ -97,9 +97,10 @@ class TestItems:
         assert roles(request) == ["user", "assistant", "assistant"]
         assert request.messages[1] == MessageOutline("assistant", 2 + 5 + 6 + 3, (), 16)
 
-    def test_of_an_assistants_parts_only_the_first_reaches_the_model(self):
-        parts = [{"type": "output_text", "text": "ab"}, {"type": "output_text", "text": "never"}]
-        assert parsed([USER, {"role": "assistant", "content": parts}]).messages[1].text_bytes == 2
+    def test_of_an_assistants_parts_all_may_reach_the_model(self):
+        parts = [{"type": "output_text", "text": "ab"}, {"type": "output_text", "text": "seldom"}]
+        outline = parsed([USER, {"role": "assistant", "content": parts}]).messages[1]
+        assert (outline.text_bytes, outline.uncertain_text_bytes) == (8, 8)
 
     @pytest.mark.parametrize(
         ("item", "text_bytes"),
@@ -159,6 +160,15 @@ HIDDEN = {
     "image of an assistant": {"role": "assistant", "content": [IMAGE]},
     "image behind an assistant's text": {"role": "assistant", "content": [TEXT, IMAGE]},
     "image in an assistant's text": {"role": "assistant", "content": [TEXT | {"image_url": URL, "uuid": "u"}]},
+    "media in thoughts that vLLM takes for a message": THOUGHT
+    | {"role": None, "summary": [{"type": "odd"}], "content": [{"type": "reasoning_text", "text": "a", "uuid": "u"}]},
+    "a call with a role": CALL | {"role": "user", "content": [IMAGE]},
+    "media in thoughts": THOUGHT | {"content": [{"type": "reasoning_text", "text": "a", "uuid": "u"}]},
+    "media in a summary": THOUGHT | {"summary": [{"type": "summary_text", "text": "a", "uuid": "u"}]},
+    "media behind an assistant's text": {
+        "role": "assistant",
+        "content": [TEXT, {"type": "output_text", "text": "a", "uuid": "u", "video_url": URL}],
+    },
     "content that is an object": {"role": "user", "content": {"type": "input_image"}},
     "an assistant's that is an object": {"role": "assistant", "content": {"type": "input_image"}},
     "no content": {"role": "user"},
