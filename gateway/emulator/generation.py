@@ -158,6 +158,8 @@ def _prompts_of(request: CompletionRequest) -> list[str | list[int]]:
 
 def _text_prompt(state: ServerState, prompt: str | list[int]) -> Prompt:
     limit = state.config.max_model_len
+    if not prompt:
+        raise bad_request("The decoder prompt cannot be empty")
     if isinstance(prompt, str):
         tokens = encode(prompt)
         if len(tokens) > limit:
