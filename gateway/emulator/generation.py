@@ -159,6 +159,8 @@ def _prompts_of(request: CompletionRequest) -> list[str | list[int]]:
 def text_prompt(state: ServerState, prompt: str | list[int]) -> Prompt:
     """Of a text or of ids. Raises ApiError."""
     limit = state.config.max_model_len
+    if not prompt:
+        raise bad_request("The decoder prompt cannot be empty")
     if isinstance(prompt, str):
         tokens = encode(prompt)
         if len(tokens) > limit:

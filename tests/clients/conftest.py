@@ -11,7 +11,7 @@ from tests.clients.talking import CLIENTS, Client, client
 
 @pytest.fixture(scope="session")
 def clients() -> Iterator[dict[str, Client]]:
-    every = {name: client(name) for name in CLIENTS}
+    every = {name: client(name).start() for name in CLIENTS}  # all at once: what they import takes seconds
     yield every
     for each in every.values():
         each.stop()

@@ -51,13 +51,14 @@ CLIENTS = {
 
 
 class Client:
-    """One client's process, which starts with the first that is asked of it."""
+    """One client's process, which is started at the latest with the first that is asked of it."""
 
     def __init__(self, name: str, known: Known | None = None) -> None:
         self.name = name
         self._known = known or CLIENTS[name]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process: subprocess.Popen[str] | None = None
+        self._is_ready = False
 
     @property
     def asks_by(self) -> str:
@@ -81,7 +82,9 @@ class Client:
         """What the client saw."""
         if self._process is None:
             self.start()
+        if not self._is_ready:
             assert self._answer() == {"ready": True}
+            self._is_ready = True
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": action, "url": url, **asked}) + "\n")
@@ -120,7 +123,10 @@ def _environment() -> Mapping[str, str]:
 
 
 class Curl(Client):
-    """curl, with the bodies that its user would write."""
+    """curl, with the bodies that its user would write: a process each."""
+
+    def start(self) -> Self:
+        return self
 
     def do(self, action: str, url: str, **asked: Any) -> dict[str, Any]:
         path, body = _body(action, asked.get("image"), asked.get("text", QUESTION))

@@ -336,3 +336,12 @@ class TestHelmTest:
     async def _run(script, gateway):
         command = [*script, f"http://{gateway.host}:{gateway.port}/readyz"]
         return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("scheme", ["HTTP", "HTTPS"])
+def test_probes_speak_as_the_gateway_does(scheme):
+    tls = {"certificate_file": "/run/secrets/tls/tls.crt", "key_file": "/run/secrets/tls/tls.key"}
+    values = changed(SMALL, "settings.server.tls", tls) if scheme == "HTTPS" else SMALL
+    (container,) = containers_of(pod_of(helm_rendered(values))).values()
+    probes = [container[probe] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+    assert [probe["httpGet"]["scheme"] for probe in probes] == [scheme] * 3

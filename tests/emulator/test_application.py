@@ -52,6 +52,13 @@ def test_the_request_id_becomes_the_answers_id(client: httpx.Client) -> None:
     assert "x-request-id" not in response.headers
 
 
+@pytest.mark.parametrize("prompt", [[""], [[]], ["hi", ""]])
+def test_an_empty_prompt_among_others_is_refused(client: httpx.Client, prompt: list[Any]) -> None:
+    refused = client.post("/v1/completions", json={"prompt": prompt})
+
+    assert (refused.status_code, refused.json()["error"]["message"]) == (400, "The decoder prompt cannot be empty")
+
+
 @pytest.fixture
 def breakable() -> Iterator[RunningEmulator]:
     with running_emulator(EmulatorConfig.fast()) as server:

@@ -15,6 +15,10 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- define "vlm-gateway.scheme" -}}
+{{ ternary "HTTPS" "HTTP" (dig "server" "tls" "certificate_file" "" .Values.settings | not | not) }}
+{{- end }}
+
 {{- define "vlm-gateway.common" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -5,11 +5,20 @@ from typing import Any
 
 from gateway.domain.error_guide import CODES
 from gateway.domain.errors import Code, GatewayError
+from gateway.domain.priority import Priority
+from gateway.domain.resize import Preset
 from gateway.server.openapi.operations import JSON, Operation
 from gateway.server.openapi.schemas import ref
 from gateway.wire.headers import HEADERS, Carrier
 
 _OF_HTTP = frozenset({"authorization", "x-api-key", "content-type", "content-encoding", "content-length", "expect"})
+_SPELLINGS: Mapping[str, Mapping[str, Any]] = {
+    "x-gateway-resize": {"enum": ["off", *(preset.value for preset in Preset)]},
+    "x-gateway-priority": {"enum": [priority.name.lower() for priority in Priority]},
+    "x-gateway-deadline-ms": {"pattern": "^[1-9][0-9]{0,8}$"},
+    "x-gateway-tokens": {"enum": ["estimate", "upstream"]},
+    "x-stainless-retry-count": {"pattern": "^[0-9]{1,3}$"},
+}
 _OWN_OVERLOAD = "529"
 _STREAM = "text/event-stream"
 
@@ -52,8 +61,13 @@ def headers_of(carrier: Carrier) -> dict[str, Any]:
 def request_headers() -> list[Mapping[str, Any]]:
     """Those that HTTP itself has meant for other places of the document stand there, or nowhere."""
     return [
-        {"name": header.name, "in": "header", "description": header.help, "schema": {"type": "string"}}
-        | {"example": header.example}
+        {
+            "name": header.name,
+            "in": "header",
+            "description": header.help,
+            "schema": {"type": "string", **_SPELLINGS.get(header.name, {})},
+            "example": header.example,
+        }
         for header in HEADERS
         if header.carrier is Carrier.REQUEST and header.name not in _OF_HTTP
     ]

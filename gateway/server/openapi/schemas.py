@@ -36,6 +36,7 @@ def _described(schema: Schema, text: str) -> Schema:
 
 
 _MODEL = _described(_TEXT, "A name that GET /v1/models lists. Left out: the first of them.")
+_NAMED = _described({"type": "string", "minLength": 1}, "A name that GET /v1/models lists.")
 _PRIORITY = _described({"type": "integer"}, "As vLLM has it: less is more urgent. `x-gateway-priority` stands above.")
 _STREAM = _described({"type": ["boolean", "null"]}, "The answer comes as server-sent events.")
 _ENGINE = {"model": _MODEL, "priority": _PRIORITY}
@@ -45,14 +46,17 @@ _GENERATION = _ENGINE | {
     "n": _described(_COUNT, "Each answer takes a place of its own."),
     "max_tokens": _described(_COUNT, "Kept free for the answer, as far as models make use of it."),
 }
-_PICTURE = _described(_TEXT, "`data:image/png;base64,...`, or an http(s) address where the settings allow it.")
+_PICTURE = _described(
+    {"type": "string", "pattern": "^(data:image/|https?://)"},
+    "`data:image/png;base64,...`, or an http(s) address where the settings allow it.",
+)
 _SOURCE = {
     "anyOf": [
         _part("base64", "media_type", "data", media_type=_TEXT, data=_TEXT),
         _part("url", "url", url=_TEXT),
     ]
 }
-_SAID = {"type": ["string", "array"]}
+_SAID = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": f"{COMPONENTS}AnthropicText"}}]}
 _TOOL_RESULT = _part(
     "tool_result",
     "tool_use_id",
@@ -96,10 +100,12 @@ SCHEMAS: dict[str, Schema] = {
         content={"anyOf": [_TEXT, _many(ref("AnthropicText"), ref("AnthropicImage"), _TOOL_RESULT)]},
     ),
     "MessagesRequest": _object(
-        ("messages", "max_tokens"), messages=_many(ref("AnthropicMessage")), model=_MODEL, max_tokens=_COUNT,
+        ("model", "messages", "max_tokens"), model=_NAMED, messages=_many(ref("AnthropicMessage")), max_tokens=_COUNT,
         stream={"type": "boolean"}, system=_SAID,
     ),
-    "CountTokensRequest": _object(("messages",), messages=_many(ref("AnthropicMessage")), model=_MODEL, system=_SAID),
+    "CountTokensRequest": _object(
+        ("model", "messages"), model=_NAMED, messages=_many(ref("AnthropicMessage")), system=_SAID
+    ),
     "ResponseItem": _object(
         ("role", "content"),
         role={"enum": ["system", "developer", "user", "assistant"]},
