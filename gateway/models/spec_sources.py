@@ -62,8 +62,11 @@ def spec_from_folder(model: str, folder: Path) -> ModelSpec:
 
 def own_folder(model: str) -> Path | None:
     """The id is a folder itself."""
-    folder = Path(model).expanduser()
-    return folder if (folder / "config.json").is_file() else None
+    try:
+        folder = Path(model).expanduser()
+        return folder if (folder / "config.json").is_file() else None
+    except (OSError, RuntimeError):  # no name that a folder may have; or a user without a home
+        return None
 
 
 def hub_cache(environment: Mapping[str, str] = os.environ) -> Finder:

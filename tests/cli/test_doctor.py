@@ -125,7 +125,7 @@ def test_a_plan_that_cannot_be_made_says_why():
 
 def test_what_the_log_says_wins_over_the_command():
     start = Start(1, model=MODEL, flags={"max_model_len": 2048})
-    assume(start, Assumed(command="vllm serve m --max-model-len 4096 --max-num-seqs 8"))
+    assume(start, Assumed(command='["vllm", "serve", "m", "--max-model-len", "4096", "--max-num-seqs", "8"]'))
     assert start.flags == {"model": "m", "max_model_len": 2048, "max_num_seqs": 8}
 
 

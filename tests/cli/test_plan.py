@@ -61,9 +61,20 @@ def test_the_bar_shares_out_the_card():
     assert "F" in run(*ON_L4, "--foreign", "1").stdout.split("\n")[3]
 
 
+def test_json_tells_what_was_recalled_and_what_was_read(tmp_path):
+    on_t4 = found("--model", QWEN_3B, "--gpu", "T4", "--max-model-len", "8192")
+    assert on_t4["gpu"]["capability"] == {"cuda": 7.5, "source": "recalled"}
+    assert on_t4["model"]["context"] == {"tokens": 128_000, "source": "recalled"}
+    folder = model_folder(tmp_path / "gemma", GEMMA3)
+    read = found("--model", str(folder), "--gpu", "H100", "--max-model-len", "8192")
+    assert read["model"]["context"]["source"] == "config.json"
+
+
 def test_a_plan_as_one_line_of_json():
     said = found(*ON_L4, "--image", "1024")
-    assert said["gpu"] == {"name": "L4", "total_gib": 22.03, "foreign_gib": 0.0, "cards": 1}
+    assert said["gpu"] == {"name": "L4", "total_gib": 22.03, "foreign_gib": 0.0, "cards": 1} | {
+        "capability": {"cuda": None, "source": "recalled"}
+    }
     assert said["terms"]["loaded_gib"]["expected"] == pytest.approx(7.151, abs=0.001)
     assert said["kv"]["bytes_per_token"] == 36_864
     assert said["kv"]["tokens"]["low"] <= said["kv"]["tokens"]["expected"] <= said["kv"]["tokens"]["high"]
@@ -163,10 +174,14 @@ def test_a_folder(tmp_path):
         ((*ON_L4, "--vllm-version", "new"), "--vllm-version new: write it as 0.11.0"),
         ((*ON_L4, "stray"), "stray: not understood; a flag of vLLM begins with two dashes"),
         ((*ON_L4, "--max-num-seq", "3"), "did you mean --max-num-seqs?"),
+        ((*ON_L4, "--zzzz"), "--zzzz is neither a flag of this command nor of vLLM, and resembles none"),
+        (("--gpu", "L4", "--command", "vllm serve m --zzzz"), "--zzzz is not a flag of vLLM"),
         (("--modle", QWEN_3B, "--gpu", "L4"), "did you mean --model?"),
         (("--model", QWEN_3B, "--gpuu", "L4"), "did you mean --gpu?"),
         ((*ON_L4, "--comand=vllm"), "did you mean --command?"),
         ((*ON_L4, "--command", "vllm serve m"), "beside --command no other flags of vLLM are taken"),
+        ((*ON_L4, "--image", "1x99999"), "its aspect ratio is 99999"),
+        (("--model", "Llama-3.1-8B-Instruct", "--gpu", "H100", "--image", "512"), "no family is known that prices"),
         ((*ON_L4, "--image", "big"), "--image big: write a size in pixels, e.g. 1280x720"),
         ((*ON_L4, "--fit", "many users"), f'--fit "many users": write it as "{GOAL}"'),
         ((*ON_L4, "--fit", ""), f'--fit "": write it as "{GOAL}"'),
@@ -224,8 +239,13 @@ def test_how_a_goal_may_be_said(text, goal):
 
 
 @pytest.mark.parametrize(
-    "text", ["8 users", "4k context", "8 users, 4k context, 3 cats", "8 users, 2 images, 4k context"]
-)
+    "text",
+    [
+        "8 users", "4k context", "8 users, 4k context, 3 cats", "8 users, 2 images, 4k context", "8 users, . context",
+        "8 users, 4..5k context", "0 users, 4k context", "1000000 users, 4k context", "8 users, 0 context",
+        "8 users, 0.4 tokens of context",
+    ],
+)  # fmt: skip
 def test_goals_that_lack_something(text):
     with pytest.raises(GoalError):
         read_goal(text)
@@ -411,3 +431,9 @@ def test_a_goal_on_several_cards_tells_what_other_numbers_of_them_lose():
     assert re.search(r"With --tensor-parallel-size 2: met too, needed: .*weights in fp8", said)
     assert "Fewer cards for each server leave the others for replicas of it" in said
     assert [each["cards"] for each in found(*words)["other_cards"]] == [1, 2]
+
+
+def test_a_manifest_may_be_pasted():
+    manifest = f'image: vllm/vllm-openai:v0.11.0\nargs: ["--model={QWEN_3B}", "--max-model-len", "8192"]'
+    said = found("--gpu", "L4", "--command", manifest)
+    assert (said["vllm_version"], said["model"]["name"]) == ("0.11.0", QWEN_3B)

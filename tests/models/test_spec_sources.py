@@ -85,3 +85,8 @@ def test_the_hub_itself_is_asked_for_what_is_an_id(tmp_path):
     assert (found.name, asked) == ("some/model", ["some/model"])
     with pytest.raises(NotPlannableError, match="--hub fetches the files"):
         find_spec("a model", (own_folder, hub_itself(download)))
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "~nobody-of-that-name/x", "a\0b"])
+def test_what_no_folder_can_be_called_is_no_folder(name):
+    assert own_folder(name) is None

@@ -3,6 +3,7 @@
 from math import isfinite
 from typing import NamedTuple
 
+from gateway.cli.manifest import line_of
 from gateway.domain.doctor.command_line import flags_of as flags_of_command
 from gateway.domain.doctor.measured import Start, Term
 from gateway.domain.doctor.planned import Comparison, compare, flags_of, total_gib, version_for_plan
@@ -27,7 +28,7 @@ class Assumed(NamedTuple):
 def assume(start: Start, assumed: Assumed) -> None:
     """Adds what the operator says; what the log says stands. Raises ValueError for a card that is none."""
     if assumed.command is not None:
-        start.flags = {**flags_of_command(assumed.command), **start.flags}
+        start.flags = {**flags_of_command(line_of(assumed.command)), **start.flags}
     said = _said_gib(assumed.gpu)
     if said is not None and total_gib(start) is None:
         start.read(Term.TOTAL_GIB, said, 0)

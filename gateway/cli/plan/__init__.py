@@ -114,7 +114,7 @@ def _plan_one(asked: Asked, images: list[str], fit_goal: str | None, cards: int,
     if not sizes:
         sizes = [goal.image_size] if goal and goal.image_size else [read_size(text) for text in _SIZES]
     found = _found(asked, goal, cards)
-    held = _held(found.plan, sizes)
+    held = [images_held(found.plan, size) for size in sizes] if images else _held(found.plan, sizes)
     _print(found, goal, held, asked, as_json=outputs.as_json)
     if outputs.html is not None:
         _write(outputs.html, plan_page([found.plan], [held]), may_replace=True)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from gateway.cli.manifest import line_of
 from gateway.domain.memory.gpus import assumed_size, gpu_of, is_supported, known_total_gib, titles
 from gateway.domain.memory.plan import NEWEST, Flags, Gpu, ModelSpec, Version
 from gateway.domain.memory.serve_line import ServeLine, ServeLineError, read_arguments, read_command, refuse_gone
+from gateway.domain.vllm_flags.known_flags import GONE, NEVER
 from gateway.domain.vllm_flags.naming import is_real, meant
 from gateway.models.hub import Hub
 from gateway.models.spec_sources import find_spec, hub_cache, hub_itself, own_folder
@@ -84,15 +86,20 @@ def asked_of(words: Sequence[str], wish: Wish) -> Asked:
 
 
 def _refuse_misspelt(words: Sequence[str], own_flags: Sequence[str]) -> None:
-    """What resembles one of the command's own flags more than any of vLLM's; the others are looked at with the line."""
+    """What resembles one of the command's own flags more than any of vLLM's, or none of either; the others are looked
+    at with the line.
+    """
     for word in words:
         name = word.partition("=")[0]
-        if not name.startswith("--") or is_real(name[2:].replace("_", "-").partition(".")[0]):
+        plain = name[2:].replace("_", "-").partition(".")[0]
+        if not name.startswith("--") or is_real(plain) or plain in {*NEVER, *GONE}:
             continue
-        of_vllm = meant(name[2:])
+        of_vllm = meant(plain)
         close = get_close_matches(name, [*own_flags, *([of_vllm] if of_vllm else [])], n=1)
         if close and close[0] in own_flags:
             raise AskedError(f"{name} is neither a flag of this command nor of vLLM; did you mean {close[0]}?")
+        if of_vllm is None:
+            raise AskedError(f"{name} is neither a flag of this command nor of vLLM, and resembles none")
 
 
 def _specs(names: Sequence[str], *, is_hub_asked: bool) -> tuple[ModelSpec, ...]:
@@ -109,7 +116,7 @@ def _line_of(words: Sequence[str], command: str | None) -> tuple[ServeLine, tupl
         return line, line.positions
     if words:
         raise ServeLineError(f"{words[0]}: beside --command no other flags of vLLM are taken; write it into the line")
-    return read_command(command), ()
+    return read_command(line_of(command)), ()
 
 
 def _of_series(name: str, series: str) -> str:

@@ -7,9 +7,9 @@ from gateway.domain.memory.fit import Goal
 
 EXAMPLE = "8 users, 2 images of 1280x1280, 4k context"
 _PARTS = {
-    "users": r"(\d+) users?",
+    "users": r"([1-9]\d{0,5}) users?",
     "images": r"(\d+) images?(?: of (\d+)(?:\s*(?:²|\^2)|\s*[x×*]\s*(\d+)))?",  # noqa: RUF001  # people write it so
-    "context": r"([\d.]+)\s*([kK]?) (?:tokens of )?context|context (?:of )?([\d.]+)\s*([kK]?)",
+    "context": r"(\d+\.?\d*)\s*([kK]?) (?:tokens of )?context|context (?:of )?(\d+\.?\d*)\s*([kK]?)",
 }
 
 
@@ -33,6 +33,8 @@ def read_goal(text: str) -> Goal:
         raise GoalError(f'--fit "{text}": say how large the images are, as in "{EXAMPLE}"')
     number, thousand = (context[1], context[2]) if context[1] else (context[3], context[4])
     tokens = int(float(number) * (1024 if thousand else 1))
+    if not tokens:
+        raise GoalError(f'--fit "{text}": a context of no tokens has no answer; write it as "{EXAMPLE}"')
     return Goal(int(users[1]), tokens, int(images[1]) if images else 0, size)
 
 

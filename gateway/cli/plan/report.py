@@ -5,22 +5,32 @@ from typing import Any
 
 from gateway.domain.memory.advice import best_for_top_term, reliefs, shares, top_term
 from gateway.domain.memory.fit import Fitted
+from gateway.domain.memory.gpus import recalled_capability
 from gateway.domain.memory.holding import Held
 from gateway.domain.memory.plan import Plan, Span
 from gateway.domain.memory.planning import OUT_OF_SCOPE
 from gateway.domain.memory.serve_line import write_command
+from gateway.domain.memory.spec_table import is_recalled
 
 
 def plan_report(plan: Plan, held: Sequence[Held]) -> dict[str, Any]:
     """One plan, of one rank."""
     profile, verdict = plan.encoder_profile, plan.verdict
     return {
-        "model": {"name": plan.model.name, "source": plan.model.source},
+        "model": {
+            "name": plan.model.name,
+            "source": plan.model.source,
+            "context": {
+                "tokens": plan.model.text.max_positions,
+                "source": "recalled" if is_recalled(plan.model) else "config.json",
+            },
+        },
         "gpu": {
             "name": plan.gpu.name,
             "total_gib": plan.gpu.total_gib,
             "foreign_gib": plan.gpu.foreign_gib,
             "cards": plan.flags.tensor_parallel_size,
+            "capability": {"cuda": recalled_capability(plan.gpu.name), "source": "recalled"},
         },
         "vllm_version": str(plan.version),
         "command": write_command(plan.model.name, plan.flags),

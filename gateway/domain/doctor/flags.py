@@ -8,7 +8,7 @@ from gateway.domain.doctor.measured import Start
 from gateway.domain.doctor.misleading import MISLEADING, is_refused
 from gateway.domain.doctor.versions import version_of
 from gateway.domain.vllm_flags.known_flags import GONE, INTERNAL_NAMES, NEVER
-from gateway.domain.vllm_flags.naming import is_abbreviation, is_real, meant
+from gateway.domain.vllm_flags.naming import in_full, is_real, meant
 from gateway.domain.vllm_flags.real_flags import VERSION
 
 _NEWEST = (0, 32)
@@ -49,7 +49,7 @@ def _by_name(written: str, start: Start, *, is_refused: bool) -> FlagNote | None
         return FlagNote(flag, None, FlagVerdict.NEVER, f"vLLM has never had this flag: {NEVER[name]}")
     if name in GONE:
         return FlagNote(flag, None, FlagVerdict.GONE, _gone(name, start))
-    if is_real(name) or is_abbreviation(name):
+    if is_real(name) or in_full(name):
         return _refused_though_real(flag, start) if is_refused else None
     if _was_taken(start):
         return FlagNote(flag, None, FlagVerdict.GONE, f"vLLM {VERSION} has no such flag.{_still_taken(start)}")

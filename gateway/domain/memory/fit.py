@@ -18,6 +18,9 @@ from gateway.domain.quantities import ceil_div
 from gateway.domain.vision.qwen_vl import QwenVL
 
 MORE_CARDS = "more cards"
+_FP8_KV = "an fp8 KV cache"
+_FP8_WEIGHTS = "weights in fp8"
+_LESS_ACCURATE = (_FP8_KV, _FP8_WEIGHTS)
 _LOWEST_UTILISATION = 0.7
 _LEAST_BATCH = 2048
 _AFTER_POOL = (Phase.SNAPSHOT, Phase.GRAPHS, Phase.SAMPLER_WARMUP, Phase.SERVING)
@@ -87,12 +90,14 @@ class Step(NamedTuple):
 
 
 def fit(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, goal: Goal, *, cards: int = 1) -> Fitted:
-    """From `flags` as they were given, on the fewest cards that lose least. Raises NotPlannableError."""
+    """From `flags` as they were given, on the fewest cards that meet the goal with full accuracy; where none do, with
+    an fp8 KV cache rather than with weights in fp8. Raises NotPlannableError.
+    """
     situation = Situation(model, gpu, version, goal)
     given = flags.tensor_parallel_size
-    wider = [ranks for ranks in range(given + 1, cards + 1) if _divides_over(model, ranks)]
+    wider = [ranks for ranks in range(given + 1, min(cards, model.text.heads) + 1) if _divides_over(model, ranks)]
     found = [_fit_on(situation, replace(flags, tensor_parallel_size=ranks)) for ranks in (given, *wider)]
-    best = min(found, key=lambda each: (not each.is_met, _loss(each), each.cards if each.is_met else -each.cards))
+    best = min(found, key=_rank)
     others = tuple(each for each in found if each is not best)
     changed = (*best.changed, MORE_CARDS) if best.cards > given else best.changed
     return replace(best, changed=changed, others=others)
@@ -106,9 +111,14 @@ def _divides_over(model: ModelSpec, ranks: int) -> bool:
     return whole and not (kv_heads % ranks and ranks % kv_heads) and (vision is None or vision.heads % ranks == 0)
 
 
-def _loss(found: Fitted) -> list[int]:
-    """The costliest step first; where not even all of them do, they say nothing."""
-    return sorted((list(STEPS).index(name) for name in found.changed), reverse=True) if found.is_met else []
+def _rank(found: Fitted) -> tuple[bool, int, int]:
+    """Accuracy is lost to the answers that the goal asks for; what the other steps take away was not asked for. Where
+    it is not met, the most cards come closest.
+    """
+    if not found.is_met:
+        return True, 0, -found.cards
+    lost = max((at for at, name in enumerate(_LESS_ACCURATE, 1) if name in found.changed), default=0)
+    return False, lost, found.cards
 
 
 def _fit_on(situation: Situation, flags: Flags) -> Fitted:
@@ -234,9 +244,9 @@ STEPS: Mapping[str, Step] = {
     "no more sequences than users": Step("max_num_seqs", _fewer_sequences),
     "smaller batches": Step("max_num_batched_tokens", _smaller_batches),
     "a context as long as the goal's": Step("max_model_len", _shorter),
-    "an fp8 KV cache": Step("kv_cache_dtype", _small_kv),
+    _FP8_KV: Step("kv_cache_dtype", _small_kv),
     "no CUDA graphs": Step("enforce_eager", _eager),
     "another share of the card": Step("gpu_memory_utilization", _other_share),
-    "weights in fp8": Step("quantization", _quantised),
+    _FP8_WEIGHTS: Step("quantization", _quantised),
 }
 """In the order of least loss. What each takes away is in docs/plan.md."""

@@ -79,10 +79,15 @@ def known_total_gib(name: str) -> float | None:
     return row.total_gib if row else None
 
 
+def recalled_capability(name: str) -> float | None:
+    """CUDA's, where it is below the one that has fp8."""
+    row = known_card(name)
+    return row.capability if row else None
+
+
 def fp8_doubt(name: str, *, is_kv: bool) -> str | None:
     """Why fp8 may not start on that card, of the KV cache or of the weights; None: nothing speaks against it."""
-    row = known_card(name)
-    capability = row.capability if row else None
+    capability = recalled_capability(name)
     if capability is None or (not is_kv and capability >= _FP8_WEIGHTS_FROM):
         return None
     what = "a KV cache in fp8" if is_kv else "weights in fp8"

@@ -11,16 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.domain.memory.defaults import AUTO_LENGTH
+from gateway.domain.memory.encoder import IMAGE, VIDEO
 from gateway.domain.memory.flag_checks import amount_mistake, choice_mistake, modality_mistake
 from gateway.domain.memory.plan import NEWEST, Flags, Version
 from gateway.domain.vllm_flags.command import Command, Given, read_text, read_words
 from gateway.domain.vllm_flags.known_flags import GONE, MOVES_MEMORY, NEVER
-from gateway.domain.vllm_flags.naming import is_real, meant
+from gateway.domain.vllm_flags.naming import in_full, is_real, meant
 
 _DASHES = "\u2012\u2013\u2014\u2015\u2212"
+_CURLY_QUOTES = "\u2018\u2019\u201c\u201d"
+_VARIABLE = re.compile(r"\$[A-Za-z_{(]|^`")
 _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _MOST_DIGITS = 15
-_TOWERS = ("image", "video", "audio")
+_TOWERS = (IMAGE, VIDEO, "audio")
 
 
 class ServeLineError(ValueError):
@@ -52,6 +55,9 @@ def read_command(line: str) -> ServeLine:
         command = read_text(line)
     except ValueError as broken:
         raise ServeLineError(f"--command: {broken}") from broken
+    planned = [each.value for each in command.given if each.name in {*_READERS, "model"}]
+    for word in filter(None, (*planned, *command.positions)):
+        _refuse_variable(word)
     found = _read(command)
     if found.positions:
         raise ServeLineError(f"--command: {found.positions[0]} belongs to no flag; check blanks and quotes before it")
@@ -70,7 +76,9 @@ def _read(command: Command) -> ServeLine:
     flags = Flags()
     others: list[str] = []
     model, positions = None, list(command.positions)
-    for each in command.given:
+    for word in (*positions, *(word for each in command.given for word in each.words)):
+        _refuse_typographic(word)
+    for each in map(_in_full, command.given) if command.is_whole else command.given:
         if each.name == "model":
             model = _value(each)
             positions += each.more
@@ -79,11 +87,14 @@ def _read(command: Command) -> ServeLine:
             positions += each.words if each.name in _SWITCHES else each.more
         else:
             others.append(each.name)
-    for word in (*positions, *(word for each in command.given for word in each.words)):
-        _refuse_typographic(word)
     if command.is_whole and positions:
         model = positions.pop(0)
     return _with_others(ServeLine(model, flags, positions=tuple(positions), version=command.version), others)
+
+
+def _in_full(given: Given) -> Given:
+    """A unique beginning is enough for vLLM's parser, so in a pasted line it is no mistake."""
+    return given if given.name in NEVER else given._replace(name=in_full(given.name) or given.name)
 
 
 def _with_others(line: ServeLine, names: list[str]) -> ServeLine:
@@ -98,9 +109,17 @@ def _with_others(line: ServeLine, names: list[str]) -> ServeLine:
 
 
 def _refuse_typographic(word: str) -> None:
-    """What editors and chats make of two hyphens."""
+    """What editors and chats make of two hyphens, and of quotes."""
     if word[:1] in _DASHES:
         raise ServeLineError(f"{word} begins with a typographic dash; write --{word.lstrip(_DASHES + '-')}")
+    if any(quote in word for quote in _CURLY_QUOTES):
+        raise ServeLineError(f"{word} has typographic quotes; write ' and \"")
+
+
+def _refuse_variable(word: str) -> None:
+    """A shell would have put something in its place, or several words."""
+    if _VARIABLE.search(word):
+        raise ServeLineError(f"--command: {word} is for a shell to fill in; write what it stands for")
 
 
 def _refuse_unknown(name: str) -> None:
@@ -185,17 +204,29 @@ def _limits(flags: Flags, given: Given) -> Flags:
     if not given.key and re.fullmatch(r"\w+=\d+(,\w+=\d+)*", text):
         fixed = json.dumps({name: int(count) for name, count in (part.split("=") for part in text.split(","))})
         raise ServeLineError(f"--{given.name} {text}: vLLM no longer takes this form; write '{fixed}'")
-    found = _merged(flags.limit_mm_per_prompt, given)
+    found = _merged(_as_objects(flags), given)
     limits = {name: _count(given, name, value) for name, value in found.items()}
     sized = {name for name, value in found.items() if isinstance(value, Mapping) and set(value) - {"count"}}
     sized_before = tuple(sorted({*flags.sized_modalities, *sized}))
-    image = _image_size(found["image"]) if "image" in sized else flags.profiled_image
+    image = _image_size(found[IMAGE]) if IMAGE in sized else flags.profiled_image
     return replace(flags, limit_mm_per_prompt=limits, sized_modalities=sized_before, profiled_image=image)
+
+
+def _as_objects(flags: Flags) -> dict[str, Any]:
+    """What earlier flags said, so that dotted keys can add to it."""
+    objects: dict[str, Any] = {name: {"count": count} for name, count in flags.limit_mm_per_prompt.items()}
+    if IMAGE in objects and flags.profiled_image is not None:
+        objects[IMAGE] |= _sides(flags.profiled_image)
+    return objects
+
+
+def _sides(image: tuple[int, int]) -> dict[str, int]:
+    return {name: side for name, side in zip(("width", "height"), image, strict=True) if side}
 
 
 def _image_size(options: Mapping[str, Any]) -> tuple[int, int] | None:
     width, height = (options.get(name) or 0 for name in ("width", "height"))
-    if not all(isinstance(each, int) and each >= 0 for each in (width, height)):
+    if not all(type(each) is int and each >= 0 for each in (width, height)):
         raise ServeLineError("--limit-mm-per-prompt: width and height of images are whole numbers above 0")
     return (width, height) if width or height else None
 
@@ -226,7 +257,17 @@ def _merged(present: Mapping[str, Any], given: Given) -> dict[str, Any]:
             value = {part: value}
     if not isinstance(value, dict):
         raise ServeLineError(f"--{given.name} {text}: write an object, e.g. '{{\"video\": 0}}'")
-    return {**present, **value}
+    return _deep(present, value) if given.key else {**present, **value}
+
+
+def _deep(present: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys of one flag make one object, as in vLLM."""
+    both = {name: _deep(old, more[name]) for name, old in present.items() if _are_objects(old, more.get(name))}
+    return {**present, **more, **both}
+
+
+def _are_objects(*values: object) -> bool:
+    return all(isinstance(each, Mapping) for each in values)
 
 
 def _text_only(flags: Flags, _: Given) -> Flags:
@@ -292,10 +333,9 @@ def write_command(model: str, flags: Flags) -> list[str]:
 
 
 def _with_size(limits: Mapping[str, int], image: tuple[int, int] | None) -> Mapping[str, object]:
-    if image is None or "image" not in limits:
+    if image is None or IMAGE not in limits:
         return limits
-    sides = {name: side for name, side in zip(("width", "height"), image, strict=True) if side}
-    return {**limits, "image": {"count": limits["image"], **sides}}
+    return {**limits, IMAGE: {"count": limits[IMAGE], **_sides(image)}}
 
 
 def _written(value: object) -> str:

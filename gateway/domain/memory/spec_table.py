@@ -6,6 +6,13 @@ from typing import Any
 from gateway.domain.memory.plan import ModelSpec, Moe, RopeTable, Sliding, TextSpec, VisionSpec
 from gateway.domain.vision.checkpoints import checkpoint_of_model_name
 
+_BUILT_IN = "built-in table"
+
+
+def is_recalled(spec: ModelSpec) -> bool:
+    """Whether nothing of it was read from files of the model."""
+    return spec.source.startswith(_BUILT_IN)
+
 
 def spec_from_row(name: str, row: Mapping[str, Any]) -> ModelSpec:
     """One row of the table."""
@@ -13,7 +20,7 @@ def spec_from_row(name: str, row: Mapping[str, Any]) -> ModelSpec:
     checkpoint = checkpoint_of_model_name(name)
     return ModelSpec(
         name=name,
-        source=f"built-in table ({row['origin']}; {row['checked']})",
+        source=f"{_BUILT_IN} ({row['origin']}; {row['checked']})",
         text=_text(row["text"]),
         vision=VisionSpec(**vision) if vision else None,
         unsupported=row.get("unsupported"),

@@ -21,6 +21,11 @@ SHORT = {
     "cc": "compilation-config",
     "q": "quantization",
 }
+_LINE_GOES_ON = re.compile(r"[\\^`][ \t]*\r?\n")
+"""In a shell, in cmd.exe and in PowerShell."""
+_COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n'\"]*$", re.MULTILINE)
+"""Not what may stand in quotes."""
+_QUOTES = "'\""
 _LEVEL = re.compile(r"-O\d?$")
 
 
@@ -56,12 +61,21 @@ class Command(NamedTuple):
 
 def read_text(text: str) -> Command:
     """Of text as it was pasted, with line ends behind backslashes. Raises ValueError for a quote that is not closed."""
-    text = text.replace("\\\n", " ") + " "
+    text = _LINE_GOES_ON.sub(" ", _COMMENT.sub("", text.replace("\N{NO-BREAK SPACE}", " "))) + " "
     image = _IMAGE.search(text)
     entry = ENTRY.search(text) or image
-    command = read_words(_up_to_shell(shlex.split(text if entry is None else text[entry.end() :])))
+    rest = text if entry is None else _in_quotes(text[: entry.start()], text[entry.end() :])
+    command = read_words(_up_to_shell(shlex.split(rest)))
     version = None if image is None else image["version"]
     return command._replace(is_whole=command.is_whole or entry is not None, version=version)
+
+
+def _in_quotes(before: str, rest: str) -> str:
+    """`rest` up to where a quote ends that `before` has opened, as `bash -c "…"` does."""
+    for quote in _QUOTES:
+        if before.count(quote) % 2 and quote in rest:
+            return rest[: rest.rindex(quote)].replace(f"\\{quote}", quote)
+    return rest
 
 
 def read_words(words: Sequence[str]) -> Command:

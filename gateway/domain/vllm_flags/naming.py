@@ -13,9 +13,10 @@ def is_real(name: str) -> bool:
     return name in REAL_FLAGS or name.removeprefix("no-") in REAL_FLAGS
 
 
-def is_abbreviation(name: str) -> bool:
-    """The unique beginning of a real one, which the parser takes too."""
-    return sum(each.startswith(name) for each in REAL_FLAGS) == 1
+def in_full(name: str) -> str | None:
+    """The real one of which it is all, or the unique beginning, which the parser takes too."""
+    found = [each for each in REAL_FLAGS if each.startswith(name)]
+    return name if name in REAL_FLAGS else found[0] if len(found) == 1 else None
 
 
 def meant(name: str) -> str | None:

@@ -60,6 +60,22 @@ def test_more_cards_that_lose_less_are_taken_and_fewer_are_named_beside_them():
     assert "weights in fp8" in two.changed
 
 
+def test_the_fewest_cards_with_full_accuracy_are_taken_whatever_else_that_loses():
+    found = fitted(QWEN_32B, "L4", Goal(8, 4096, 2, SQUARE), cards=16, quantization="awq")
+    assert (found.is_met, found.cards) == (True, 4)
+    assert found.changed == ("no videos", "no CUDA graphs", "more cards")
+    _, two, eight = found.others
+    assert (two.is_met, two.cards, "an fp8 KV cache" in two.changed) == (True, 2, True)
+    assert (eight.is_met, eight.cards, eight.changed) == (True, 8, ("no videos",))
+
+
+def test_where_accuracy_is_lost_anyway_a_small_kv_cache_is_rather_taken_than_small_weights():
+    found = fitted(QWEN_7B, "L4", Goal(45, 4096, 2, SQUARE), cards=2)
+    assert (found.cards, found.changed) == (2, ("no videos", "an fp8 KV cache", "more cards"))
+    [one] = found.others
+    assert (one.is_met, "weights in fp8" in one.changed) == (True, True)
+
+
 def test_cards_that_lose_nothing_less_are_left_for_replicas():
     found = fitted(QWEN_3B, "H100", Goal(8, 4096), max_model_len=8192, cards=4)
     assert (found.cards, found.changed) == (1, ())
@@ -167,3 +183,7 @@ def test_what_is_found_fits_and_finding_it_again_changes_nothing(name, gpu, goal
         assert plan.flags.tensor_parallel_size <= cards
         again = fit(plan.model, plan.gpu, plan.flags, plan.version, goal, cards=cards)
         assert (again.changed, again.plan) == ((), plan)
+
+
+def test_more_cards_than_heads_are_not_even_tried():
+    assert fitted(QWEN_3B, "H100", Goal(1, 4096), max_model_len=8192, cards=10**12).cards == 1

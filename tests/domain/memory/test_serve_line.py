@@ -203,3 +203,50 @@ def test_the_size_of_limited_images_is_read_and_written():
     assert write_command("m", replace(one, limit_mm_per_prompt={"video": 0}))[-1] == '{"video": 0}'
     with pytest.raises(ServeLineError, match="whole numbers above 0"):
         read_command("vllm serve m --limit-mm-per-prompt.image.width wide")
+
+
+def test_dotted_keys_of_one_modality_add_up():
+    words = "--limit-mm-per-prompt.image.count 2 --limit-mm-per-prompt.image.width 512"
+    found = read_command(f"vllm serve m {words} --limit-mm-per-prompt.image.height 256").flags
+    assert (found.limit_mm_per_prompt, found.profiled_image) == ({"image": 2}, (512, 256))
+    nested = "--mm-processor-kwargs.size.longest_edge 4096 --mm-processor-kwargs.size.shortest_edge 16"
+    assert read_command(f"vllm serve m {nested}").flags.mm_processor_kwargs == {
+        "size": {"longest_edge": 4096, "shortest_edge": 16}
+    }
+
+
+def test_a_whole_object_takes_the_place_of_an_earlier_one_for_that_modality():
+    words = """--limit-mm-per-prompt.image.width 512 --limit-mm-per-prompt '{"image": 3}'"""
+    assert read_command(f"vllm serve m {words}").flags.limit_mm_per_prompt == {"image": 3}
+
+
+def test_neither_words_nor_truths_are_sides_of_an_image():
+    with pytest.raises(ServeLineError, match="whole numbers above 0"):
+        read_command("vllm serve m --limit-mm-per-prompt.image.width true")
+
+
+def test_a_pasted_line_may_shorten_names_as_its_parser_lets_it():
+    assert read_command("vllm serve m --tensor-parallel 2 --gpu-memory-util 0.8").flags == Flags(
+        tensor_parallel_size=2, gpu_memory_utilization=0.8
+    )
+    with pytest.raises(ServeLineError, match="did you mean --max-num-seqs"):
+        read_arguments(["--max-num-seq", "3"])
+    with pytest.raises(ServeLineError, match="--max is not a flag"):
+        read_command("vllm serve m --max 3")
+
+
+@pytest.mark.parametrize(
+    "words", ["$MODEL", "m --max-model-len ${LEN:-8192}", "m $EXTRA", "m -tp $(nvidia-smi -L)", "m -tp `nproc`"]
+)
+def test_what_a_shell_would_fill_in_is_asked_for(words):
+    with pytest.raises(ServeLineError, match="is for a shell to fill in; write what it stands for"):
+        read_command(f"vllm serve {words}")
+
+
+def test_variables_of_flags_that_no_plan_needs_are_no_matter():
+    assert read_command("vllm serve m --port $PORT --api-key ${KEY}").ignored == ("--port", "--api-key")
+
+
+def test_typographic_quotes():
+    with pytest.raises(ServeLineError, match="has typographic quotes"):
+        read_command("vllm serve m --limit-mm-per-prompt \N{LEFT SINGLE QUOTATION MARK}{}")

@@ -78,3 +78,29 @@ def test_a_line_that_is_no_whole_command_has_flags_too():
 def test_a_quote_that_is_not_closed_is_an_error():
     with pytest.raises(ValueError, match="No closing quotation"):
         read_text("vllm serve 'm")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """bash -c 'vllm serve m --a "b c"' && rest""",
+        """sh -c "vllm serve m --a 'b c'" x""",
+        """sh -c "vllm serve m --a \\"b c\\"\"""",
+    ],
+)
+def test_a_command_in_quotes_ends_where_they_do(text):
+    assert read_text(text).given == (Given("a", "", None, ("b c",)),)
+
+
+def test_a_quote_before_the_command_that_is_closed_nowhere_is_left_alone():
+    assert read_text("it's vllm serve m --a 1").given == (Given("a", "", None, ("1",)),)
+
+
+@pytest.mark.parametrize("end", ["\\\n", "\\\r\n", "\\  \n", "^\r\n", "`\n", "\n"])
+def test_lines_go_on_as_in_each_shell(end):
+    assert read_text(f"vllm serve m {end} --a 1").given == (Given("a", "", None, ("1",)),)
+
+
+def test_comments_and_blanks_that_pages_have_are_none_of_it():
+    told = "# how we start it\nvllm serve m \\\n  --a\N{NO-BREAK SPACE}1 \\\n # --b 2 \\\n  --c x#y --d '# z'  # end"
+    assert [(each.name, each.value) for each in read_text(told).given] == [("a", "1"), ("c", "x#y"), ("d", "# z")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.domain.vllm_flags.naming import is_abbreviation, is_real, meant
+from gateway.domain.vllm_flags.naming import in_full, is_real, meant
 
 
 def test_a_real_name_and_its_negation():
@@ -12,8 +12,12 @@ def test_a_real_name_and_its_negation():
 
 
 def test_the_beginning_of_one_flag_alone_is_an_abbreviation():
-    assert is_abbreviation("enable-lor")
-    assert not is_abbreviation("enable")
+    assert in_full("enable-lor") == "enable-lora"
+    assert in_full("enable") is None
+
+
+def test_a_whole_name_is_itself_though_others_begin_with_it():
+    assert in_full("quantization") == "quantization"
 
 
 @pytest.mark.parametrize(
