@@ -60,6 +60,7 @@ class Policies:
     counts_tokens: bool = False
     forwards_addresses: bool = False
     fallbacks: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     hand_on: HandOn = NOTHING
     media: Mapping[MediaKind, MediaPolicy] = field(default_factory=lambda: NO_MEDIA)
 
@@ -140,7 +141,8 @@ class Exchange:
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
-    long as the request itself may have been the cause. `fallback` serves in place of the model that was asked for.
+    long as the request itself may have been the cause. `alias` is the name that the client asked for, where that is
+    another for its model; `fallback` serves in place of the model that was asked for.
     """
 
     request_id: str
@@ -199,6 +201,7 @@ class Exchange:
     is_settled: bool = False
     ended: float = 0.0
     came_from: Backend | None = None
+    alias: str | None = None
     fallback: "Fallback | None" = None
     doubted: Backend | None = None
     waited_seconds: float = 0.0

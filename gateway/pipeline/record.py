@@ -132,7 +132,9 @@ def _server_fields(exchange: Exchange) -> dict[str, Any]:
         fields["upstream"] = name
     if exchange.came_from is not None:
         fields["failed_upstream"] = exchange.came_from.name
-    if exchange.fallback is not None:
+    if exchange.alias is not None:
+        fields["asked_model"] = exchange.alias
+    elif exchange.fallback is not None:
         # By a name that the gateway knows, never the client's text.
         fields["asked_model"] = exchange.fallback.home.models.served(exchange.fallback.asked.model).name
     if exchange.is_kept_alive:
