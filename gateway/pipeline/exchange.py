@@ -25,7 +25,7 @@ from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.last_refusals import LastRefusals
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.request_log import RequestLog
+from gateway.telemetry.request_log import RequestLog, TokensUsed
 from gateway.telemetry.trace import Trace, Tracing
 from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import PartSpans, locate_parts
@@ -136,7 +136,7 @@ class Exchange:
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
     `is_kept_alive`: its 200 went out before it was known what would become of it.
     `would_be` is set in shadow mode alone, where plans and lists of what is changed are its own and not the exchange's.
-    `counted_tokens` are those of a stream without usage, by its events.
+    `counted_tokens` are those of a stream without usage, by its events; `used` is what is accounted once it is over.
     `fetched` are its images by address, by ordinal, once they are here.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
@@ -195,6 +195,7 @@ class Exchange:
     retry_after_seconds: float | None = None
     usage: Usage | None = None
     counted_tokens: int | None = None
+    used: TokensUsed | None = None
     is_answering: bool = False
     is_kept_alive: bool = False
     is_abandoned: bool = False

@@ -54,6 +54,7 @@ def record_of(
         output_tokens=cost.output_tokens * cost.answers if cost else None,
         actual_prompt_tokens=usage.prompt_tokens if usage else None,
         actual_output_tokens=usage.completion_tokens if usage else None,
+        used=exchange.used,
         body_bytes=exchange.body_bytes,
         queue_ms=_milliseconds(exchange.queue_seconds),
         first_event_ms=_milliseconds(exchange.first_event_at - arrived) if exchange.first_event_at else None,

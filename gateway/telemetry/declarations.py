@@ -113,6 +113,9 @@ _GPU = Label("gpu", None, "The card, by its number on that host.")
 LANES = ("text", "image")
 _LANE = Label("lane", LANES, "Requests without images, and those with them.")
 
+TOKEN_KINDS = ("text", "visual", "media", "output", "cached")
+TOKEN_SOURCES = ("reported", "estimated")
+
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _WORK_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
@@ -188,6 +191,27 @@ FIRST_TOKEN = Declaration(
     "time_to_first_token_seconds", "histogram", "Time from arrival to the first event.", buckets=_WAIT_SECONDS
 )
 
+TOKENS = Declaration(
+    "tokens_total",
+    "counter",
+    "Tokens that requests took of the engine, each once where it is reported; `cached` ones are part of the prompt.",
+    (
+        MODEL,
+        TENANT_CLASS,
+        Label(
+            "kind",
+            TOKEN_KINDS,
+            "Of the prompt `text`, `visual` (images) and `media` (videos and audio); `output`: all answers; `cached`: "
+            "of the prompt, as far as the engine tells (`--enable-prompt-tokens-details`).",
+        ),
+        Label(
+            "source",
+            TOKEN_SOURCES,
+            "`reported` by the engine as its usage, or `estimated` where none came, as when the client left.",
+        ),
+    ),
+)
+
 BOUNDED = Declaration(
     "bounded_requests_total",
     "counter",
@@ -226,6 +250,7 @@ RECORDED = (
     REPORTED_TOKENS,
     PREDICTED_IMAGE_TOKENS,
     REPORTED_IMAGE_TOKENS,
+    TOKENS,
     QUEUE_WAIT,
     RETRY_AFTER,
     IMAGE_PIXELS,
