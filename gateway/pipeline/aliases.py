@@ -23,4 +23,4 @@ def served_instead(exchange: Exchange) -> str | None:
     """The model that serves, where that is not the name that was asked for."""
     if exchange.fallback is not None:
         return exchange.fallback.name
-    return None if exchange.alias is None else exchange.model_name
+    return exchange.model_name if exchange.alias else None

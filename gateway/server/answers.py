@@ -106,7 +106,7 @@ def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         trimmed=exchange.trimmed,
         encoded_anew=exchange.encoded_anew,
         rungs=declare_rungs(exchange),
-        served=served_instead(exchange),
+        served=served_instead(exchange) if exchange.alias or exchange.fallback else None,
         bounds=visual_bounds(exchange.model, exchange.cost),
         media_tokens=exchange.cost.media_tokens,
     )
