@@ -200,7 +200,7 @@ class TestTenants:
 
 
 class TestAServerThatIsAway:
-    async def test_its_models_are_not_listed_and_one_of_them_is_away_rather_than_unknown(self):
+    async def test_its_models_are_not_listed_and_one_of_them_is_away_rather_than_unknown(self, few_models):
         async with (
             model_server(models=["small"]) as a,
             model_server(models=["large"]) as b,
@@ -216,6 +216,8 @@ class TestAServerThatIsAway:
                 answer = await gateway.http.get(f"/v1/models/{name}")
                 assert (answer.status_code, answer.headers["x-gateway-reason"]) == (503, "upstream_down")
             assert (await gateway.http.get("/v1/models/huge")).status_code == 404
+            hidden = await gateway.http.get("/v1/models/large", headers=few_models)
+            assert hidden.status_code == 404, "nobody is told of a model that he may not ask for"
             assert (await gateway.chat(model="gpt-4o-mini")).status_code == 200
             answer = await gateway.chat(model="gpt-4o")
             assert (answer.status_code, answer.headers["x-gateway-reason"]) == (503, "upstream_down")
@@ -270,3 +272,14 @@ async def test_an_alias_goes_before_a_model_that_a_server_lists_by_that_name():
             ("large", None),
             ("gpt-4o", "large"),
         ]
+
+
+async def test_a_model_that_an_alias_hides_is_not_listed_where_the_alias_leads_nowhere():
+    async with (
+        model_server(models=["small", "gpt-4o"]) as server,
+        live_gateway(server.base_url, models=MODELS) as gateway,
+    ):
+        await gateway.until_up()
+        cards = (await gateway.http.get("/v1/models")).json()["data"]
+        assert [card["id"] for card in cards] == ["small", "gpt-4o-mini", "org/tiny"]
+        assert (await gateway.http.get("/v1/models/gpt-4o")).status_code == 404

@@ -40,7 +40,7 @@ def print_table(sums: Sums) -> None:
         table.add_row("all", *[""] * (len(sums.groups) - 1), *_cells(sums.whole()))
     console = wide_console()
     console.print(table)
-    console.print(_about(sums), markup=False)
+    console.print(_about(sums), markup=False, soft_wrap=True)
 
 
 def _cells(row: Sum) -> list[str]:
