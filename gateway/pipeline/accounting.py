@@ -58,7 +58,7 @@ def _reported(exchange: Exchange, cost: RequestCost, model: ServedModel, usage: 
 
 def _priced_visual(cost: RequestCost, prompt_tokens: int) -> int:
     """Of prices that are bounds, what the text leaves of the prompt."""
-    if not cost.uncertain_visual_tokens or cost.media:
+    if not cost.uncertain_visual_tokens:
         return cost.visual_tokens
     least = cost.visual_tokens - cost.uncertain_visual_tokens
     return max(least, min(cost.visual_tokens, prompt_tokens - cost.text_tokens.expected))

@@ -185,11 +185,12 @@ class TestOrigins:
         assert table.served("adapter").max_model_len == 4096
 
     def test_texts_are_counted_by_its_parents_tokenizer_unless_it_has_a_folder_of_its_own(self):
-        parent, own = configured("base"), configured("own")
+        parent, own, named = configured("base"), configured("own"), configured("named")
         parent.exact_text = object()
         own.said = replace(own.said, folder=FILES)
-        adapters = {"adapter": ("/loras/mine", "base"), "own": ("/loras/own", "base")}
-        table = table_of(parent, own, base=("qwen2-vl",), **adapters)
+        adapters = {name: (f"/loras/{name}", "base") for name in ("adapter", "own", "named")}
+        table = table_of(parent, own, named, base=("qwen2-vl",), **adapters)
+        assert table.served("named").exact_text is parent.exact_text
         assert table.served("adapter").exact_text is parent.exact_text
         assert table.served("own").exact_text is None
 

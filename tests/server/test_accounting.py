@@ -118,6 +118,14 @@ class TestReported:
             assert used["text"] + used["visual"] + used["media"] == 2000
             assert used["media"] > 1800
 
+    async def test_videos_beside_pictures_of_an_unknown_family_leave_the_text_its_own(self):
+        clip = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}
+        sections = {"videos": {"per_request": 1, "tokens": 3000}, "models": [{"name": MODEL}]}
+        async with between(answering({"prompt_tokens": 2000, "completion_tokens": 3}), **sections) as gateway:
+            assert (await gateway.chat("What?", PHOTO, clip)).status_code == 200
+            [line] = await gateway.log(1)
+            assert 0 < line["used"]["text"] < 60
+
 
 class TestEstimated:
     async def test_a_client_that_leaves_a_stream_has_had_what_came_of_it(self):
