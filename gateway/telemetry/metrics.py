@@ -29,7 +29,8 @@ from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.telemetry import declarations as declared
-from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN, Declaration, Label
+from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN
+from gateway.telemetry.declaring import Declaration, Label
 from gateway.telemetry.request_log import TokensUsed
 
 _Kind = TypeVar("_Kind")

@@ -11,6 +11,7 @@ from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Outcome, Reason
 from gateway.domain.quantities import Resource
 from gateway.telemetry import declarations
+from gateway.telemetry.declaring import Declaration
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import TokensUsed
 
@@ -72,7 +73,7 @@ class TestDeclarations:
         assert "invalid_json" not in codes
 
     @pytest.mark.parametrize("declaration", ALL, ids=lambda declaration: declaration.name)
-    def test_names_keep_the_rules(self, declaration: declarations.Declaration) -> None:
+    def test_names_keep_the_rules(self, declaration: Declaration) -> None:
         assert (declaration.kind == "counter") == declaration.name.endswith("_total")
         assert (declaration.kind == "histogram") == bool(declaration.buckets)
         assert list(declaration.buckets) == sorted(set(declaration.buckets))
