@@ -119,6 +119,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         output_reservation=settings.output_reservation,
         asks_for_usage=settings.upstream.inject_usage and not settings.is_shadow,
         fallbacks={model.name: model.fallback for model in settings.models if model.fallback is not None},
+        aliases={alias: model.name for model in settings.models for alias in model.aliases},
         forwards_addresses=settings.images.remote.policy == "forward",
         counts_tokens=settings.tokens.answer == "estimate" and not settings.is_shadow,
         hand_on=_hand_on_of(settings),

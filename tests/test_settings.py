@@ -466,6 +466,21 @@ models:
             "models.6 (file g.yaml): must hold names and values, such as {name: value}",
         ]
 
+    def test_aliases_lead_to_one_model_each(self):
+        text = """
+models:
+  - {name: a, aliases: [x, y, x]}
+  - {name: b, aliases: [y, a]}
+  - {name: c, aliases: [c, ""]}
+"""
+        assert mistakes(file_text=text, file_name="g.yaml") == [
+            "models.0.aliases.2 (file g.yaml): 'x' is an alias already; a name leads to one model",
+            "models.1.aliases.0 (file g.yaml): 'y' is an alias already; a name leads to one model",
+            "models.1.aliases.1 (file g.yaml): 'a' is the name of a model of this list; a name leads to one model",
+            "models.2.aliases.0 (file g.yaml): 'c' is the name of a model of this list; a name leads to one model",
+            "models.2.aliases.1 (file g.yaml): String should have at least 1 character",
+        ]
+
     def test_a_rung_that_no_model_takes_does_nothing(self):
         settings = load(flags={"pressure.fallback": "on", "models": "[{name: a}]"}).settings
         assert rungs_that_do_nothing(settings) == [

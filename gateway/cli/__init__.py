@@ -12,6 +12,7 @@ from gateway.cli.plan import plan
 from gateway.cli.replay import replay
 from gateway.cli.serve import serve
 from gateway.cli.tokens import tokens
+from gateway.cli.usage import usage
 
 app = typer.Typer(
     name="vlm-gateway",
@@ -30,6 +31,7 @@ app.command("estimate")(estimate)
 app.command("tokens")(tokens)
 app.command("families")(families)
 app.command("replay")(replay)
+app.command("usage")(usage)
 app.command("plan", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 
 

@@ -18,6 +18,7 @@ from gateway.imaging.heap import keep_freed_memory
 from gateway.models.configure import ModelSettingsError
 from gateway.server.http_protocol import GatewayProtocol
 from gateway.settings import Settings
+from gateway.settings.secrets import secrets_of
 from gateway.telemetry.logs import logging_config
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def serve(
     own = {"mode": mode, "server.host": host, "server.port": None if port is None else str(port)}
     flags = upstream_flags(upstream) | own
     settings = read_settings(config, assignments, flags).settings
-    logging.config.dictConfig(logging_config(settings.log.level))
+    logging.config.dictConfig(logging_config(settings.log.level, settings.log.format, secrets_of(settings)))
     try:
         application = Application(settings)
     except ModelSettingsError as error:

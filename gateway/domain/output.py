@@ -28,16 +28,19 @@ class OutputReservation:
 
     The quantile is that of the last 512 samples, by nearest rank (the smallest sample that at least three quarters of
     them do not exceed). Answers cut short, by the client or by their own bound, are no samples.
+
+    What `prior` knows stands in the place of the 512, and of what is not known before there are enough samples.
     """
 
-    __slots__ = ("_recent", "_sorted")
+    __slots__ = ("_prior", "_recent", "_sorted")
 
     _PRIOR_TOKENS = 512
     _FEW_SAMPLES = 8
     _ENOUGH_SAMPLES = 30
     _KEPT_SAMPLES = 512
 
-    def __init__(self) -> None:
+    def __init__(self, prior: "OutputReservation | None" = None) -> None:
+        self._prior = prior
         self._recent: deque[int] = deque()
         self._sorted: list[int] = []
 
@@ -53,10 +56,9 @@ class OutputReservation:
     @property
     def typical_tokens(self) -> int:
         samples = len(self._sorted)
-        if samples < self._FEW_SAMPLES:
-            return self._PRIOR_TOKENS
         if samples < self._ENOUGH_SAMPLES:
-            return min(2 * self._sorted[-1], self._PRIOR_TOKENS)
+            prior_tokens = self._PRIOR_TOKENS if self._prior is None else self._prior.typical_tokens
+            return prior_tokens if samples < self._FEW_SAMPLES else min(2 * self._sorted[-1], prior_tokens)
         return self._sorted[-(-3 * samples // 4) - 1]
 
     def reached_tokens(self, generated_tokens: int) -> int:
@@ -69,7 +71,9 @@ class OutputReservation:
     def likely_tokens(self) -> int:
         """The median; 0 until there are enough samples."""
         samples = len(self._sorted)
-        return 0 if samples < self._ENOUGH_SAMPLES else self._sorted[samples // 2]
+        if samples < self._ENOUGH_SAMPLES:
+            return 0 if self._prior is None else self._prior.likely_tokens
+        return self._sorted[samples // 2]
 
     def tokens(
         self,

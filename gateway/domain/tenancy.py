@@ -24,7 +24,7 @@ class Tenant:
 
     Of two tenants that always wait, one gets so many times more than the other as its `weight` is larger. `priority`
     is that of requests which ask for none, `most_urgent` what those get at most that ask for more. `levels` are by
-    priority.
+    priority. `models` are the names that it may ask for, None: all.
     """
 
     name: str = ""
@@ -33,6 +33,11 @@ class Tenant:
     priority: Priority = Priority.DEFAULT
     most_urgent: Priority = Priority.INTERACTIVE
     levels: Levels = NO_LEVELS
+    models: frozenset[str] | None = None
+
+    def may_use(self, model: str) -> bool:
+        """Whether it may ask for a model by this name, and see it listed."""
+        return self.models is None or model in self.models
 
     def priority_of(self, asked: Priority | None) -> Priority:
         """What a request gets that asks for this; None: for nothing."""

@@ -220,12 +220,15 @@ class ModelTable:
         memo: _Memo = {}
         self._models = self._configured | {name: known.get(name) or self._new(name, memo) for name in context_tokens}
         for name in context_tokens if changed else ():
-            if name in known and (name in changed or self._origin(name).parent in changed):
-                self._identify(name, memo)
+            if name in changed or self._origin(name).parent in changed:
+                if name in known:
+                    self._identify(name, memo)
+                self._inherit(name)
         self._listed = context_tokens.keys()
         self._limits.clear()
         for name, tokens in context_tokens.items():
-            self._models[name].max_model_len = tokens
+            # Of adapters vLLM does not tell it: they have their parents'.
+            self._models[name].max_model_len = tokens or context_tokens.get(self._base(name))
 
     def wanted(self) -> tuple[Wanted, ...]:
         """Models whose own files would tell more, but for adapters, which are as their parents."""
@@ -269,6 +272,20 @@ class ModelTable:
         if trouble is not None and sentence not in self._told:
             self._told.add(sentence)
             _log.warning("%s; its images are priced without that", sentence)
+
+    def _inherit(self, name: str) -> None:
+        """An adapter has its parent's tokenizer, template and size: what either shows of these holds for both. How long
+        its answers become is its own, once there are enough of them.
+        """
+        model, parent = self._models[name], self._models.get(self._base(name))
+        if parent is None or parent is model:
+            return
+        model.ratio, model.speed, model.event_tokens = parent.ratio, parent.speed, parent.event_tokens
+        model.output = OutputReservation(prior=parent.output)
+        if model.said.folder is None or model.said.folder is parent.said.folder:
+            model.exact_text = parent.exact_text
+        if model.uncalibrated == parent.uncalibrated:
+            model.image_cap = parent.image_cap
 
     def _origin(self, name: str) -> Origin:
         return self._origins.get(name, _NO_ORIGIN)

@@ -26,7 +26,7 @@ from gateway.pipeline.relief import Relief, Relieved
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.last_refusals import LastRefusals
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.request_log import RequestLog
+from gateway.telemetry.request_log import RequestLog, TokensUsed
 from gateway.telemetry.trace import Trace, Tracing
 from gateway.wire.data_url import DataUrl
 from gateway.wire.edits import PartSpans, locate_parts
@@ -63,6 +63,7 @@ class Policies:
     counts_tokens: bool = False
     forwards_addresses: bool = False
     fallbacks: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     hand_on: HandOn = NOTHING
     media: Mapping[MediaKind, MediaPolicy] = field(default_factory=lambda: NO_MEDIA)
     storing: StoringPolicy = field(default_factory=StoringPolicy)
@@ -142,14 +143,15 @@ class Exchange:
     `deadline` is the client's own. `retry_after_seconds` is what the upstream says where it turned the request away.
     `is_kept_alive`: its 200 went out before it was known what would become of it.
     `would_be` is set in shadow mode alone, where plans and lists of what is changed are its own and not the exchange's.
-    `counted_tokens` are those of a stream without usage, by its events.
+    `counted_tokens` are those of a stream without usage, by its events; `used` is what is accounted once it is over.
     `fetched` are its images by address, by ordinal, once they are here.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
-    long as the request itself may have been the cause. `fallback` serves in place of the model that was asked for.
-    `owner` is whose the answer is if it is stored, `answer_id` looks for its id, `answer_name` is that once found; with
-    `is_left_working` its lease is the background watch's.
+    long as the request itself may have been the cause. `alias` is the name that the client asked for, where that is
+    another for its model; `fallback` serves in place of the model that was asked for. `owner` is whose the answer is if
+    it is stored, `answer_id` looks for its id, `answer_name` is that once found; with `is_left_working` its lease is
+    the background watch's.
     """
 
     request_id: str
@@ -202,12 +204,14 @@ class Exchange:
     retry_after_seconds: float | None = None
     usage: Usage | None = None
     counted_tokens: int | None = None
+    used: TokensUsed | None = None
     is_answering: bool = False
     is_kept_alive: bool = False
     is_abandoned: bool = False
     is_settled: bool = False
     ended: float = 0.0
     came_from: Backend | None = None
+    alias: str | None = None
     fallback: "Fallback | None" = None
     doubted: Backend | None = None
     waited_seconds: float = 0.0

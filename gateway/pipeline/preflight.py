@@ -4,6 +4,7 @@ from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.preflight import Foresight, foresee, never, refused
 from gateway.domain.pressure import Rung
+from gateway.pipeline.aliases import under_served_name
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.fitting import price_where_it_fits
@@ -32,6 +33,8 @@ async def look_ahead(parts: Parts, exchange: Exchange) -> tuple[Report, Plan | N
         kind = await read_aside(dialect_of, exchange.body)
         exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
         request = await read_request(exchange)
+        if parts.policies.aliases:
+            request = under_served_name(parts, exchange, request)
         route(parts, exchange, request)
         look_behind(parts, exchange, request)
         request, plan, cost, misfit = await price_where_it_fits(parts, exchange, request, is_asking=True)

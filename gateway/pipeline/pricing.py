@@ -16,8 +16,9 @@ from gateway.domain.stored_answers import HIDDEN_HISTORY
 from gateway.domain.vision.base import BoundedTokens, ImageTokens
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange, Rules
-from gateway.pipeline.planning import NO_IMAGES, Plan, likely_image_cost, plan_request
+from gateway.pipeline.planning import NO_IMAGES, Plan, image_cost, likely_image_cost, plan_request
 from gateway.pipeline.texts import count_text
+from gateway.wire.usage import Usage
 
 
 async def price(rules: Rules, exchange: Exchange, request: VisionRequest) -> tuple[Plan, RequestCost]:
@@ -61,6 +62,15 @@ def visual_bounds(model: ServedModel, cost: RequestCost) -> VisualBounds | None:
     if model.calibration.state is CalibrationState.DISAGREES:
         why = Uncertainty.DOUBTED_FAMILY
     return VisualBounds(cost.visual_tokens - cost.uncertain_visual_tokens, cost.visual_tokens, why)
+
+
+def told_visual_tokens(exchange: Exchange, usage: Usage, model: ServedModel) -> int | None:
+    """Prompt tokens of the images where the engine tells them apart from the text, with what the template writes around
+    them, which it does not.
+    """
+    if usage.image_tokens is None or not exchange.plans:
+        return None
+    return usage.image_tokens + sum(image_cost(plan, model.family).markers for plan in exchange.plans)
 
 
 def _without_bounds(cost: RequestCost) -> RequestCost:

@@ -54,6 +54,7 @@ def record_of(
         output_tokens=cost.output_tokens * cost.answers if cost else None,
         actual_prompt_tokens=usage.prompt_tokens if usage else None,
         actual_output_tokens=usage.completion_tokens if usage else None,
+        used=exchange.used,
         body_bytes=exchange.body_bytes,
         queue_ms=_milliseconds(exchange.queue_seconds),
         first_event_ms=_milliseconds(exchange.first_event_at - arrived) if exchange.first_event_at else None,
@@ -132,7 +133,9 @@ def _server_fields(exchange: Exchange) -> dict[str, Any]:
         fields["upstream"] = name
     if exchange.came_from is not None:
         fields["failed_upstream"] = exchange.came_from.name
-    if exchange.fallback is not None:
+    if exchange.alias is not None:
+        fields["asked_model"] = exchange.alias
+    elif exchange.fallback is not None:
         # By a name that the gateway knows, never the client's text.
         fields["asked_model"] = exchange.fallback.home.models.served(exchange.fallback.asked.model).name
     if exchange.is_kept_alive:

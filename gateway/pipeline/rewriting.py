@@ -13,6 +13,7 @@ from gateway.pipeline.exchange import Exchange
 from gateway.wire.data_url import DataUrl
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.edits import edit_image_url, keep_image_url, remove_uuid, replace_part_by_text
+from gateway.wire.model_name import name_model
 from gateway.wire.splice import Splice, splice
 from gateway.wire.usage_event import ask_for_usage
 
@@ -51,6 +52,8 @@ def rewrite(
         splices.append(exchange.relieved.cap.splice)
     if exchange.fallback is not None:
         splices.append(exchange.fallback.splice)
+    elif exchange.alias is not None:
+        splices.append(name_model(exchange.body, exchange.model_name))
     for source in sources:
         result = prepared.get(source.ref.ordinal)
         if source.is_forwarded and result is None:

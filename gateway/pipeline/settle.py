@@ -13,12 +13,13 @@ from gateway.domain.output import most_output_tokens
 from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.models.served import ServedModel
+from gateway.pipeline.accounting import account
 from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, turned_away
 from gateway.pipeline.elsewhere import ended_unasked, failed, failed_alone, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
 from gateway.pipeline.planning import image_cost
-from gateway.pipeline.pricing import visual_bounds
+from gateway.pipeline.pricing import told_visual_tokens, visual_bounds
 from gateway.pipeline.record import record_of
 from gateway.pipeline.stored import expect_id, goes_on, note_id
 from gateway.pipeline.would_be import WouldBe
@@ -28,7 +29,6 @@ from gateway.wire.declare import planned_action
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
-from gateway.wire.usage import Usage
 from gateway.wire.usage_event import UsageEventFilter
 from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
 
@@ -179,6 +179,7 @@ def let_go(parts: Parts, exchange: Exchange, ending: Ending = Ending.IGNORED) ->
 
 
 def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:
+    account(parts.metrics, exchange, outcome)
     _count(parts, exchange, outcome)
     if exchange.would_be is not None:
         _count_in_shadow(parts, exchange, exchange.would_be)
@@ -216,7 +217,7 @@ def _learn(exchange: Exchange) -> None:
         _learn_from_events(exchange, cost, request, model)
         return
     # What these images really cost, or how much of the text was kept, is not known.
-    told = _told_visual_tokens(exchange, usage, model)
+    told = told_visual_tokens(exchange, usage, model)
     is_guess = told is None and (model.is_assumed or _SURE_SHARE * cost.uncertain_visual_tokens > cost.visual_tokens)
     is_guess = (is_guess and bool(cost.images)) or request.truncate_prompt_tokens is not None
     is_guess = is_guess or not exchange.is_priced_as_sent or bool(cost.media) or bool(request.conversation_lengths)
@@ -235,15 +236,6 @@ def _learn(exchange: Exchange) -> None:
         _learn_output(usage.completion_tokens, usage.prompt_tokens, exchange, cost, request, model)
         events = _token_events(exchange, cost) - DIALECTS[exchange.route.kind].usage_events
         model.event_tokens.observe(usage.completion_tokens, events)
-
-
-def _told_visual_tokens(exchange: Exchange, usage: Usage, model: ServedModel) -> int | None:
-    """Prompt tokens of the images where the engine tells them apart from the text, with what the template writes around
-    them, which it does not.
-    """
-    if usage.image_tokens is None or not exchange.plans:
-        return None
-    return usage.image_tokens + sum(image_cost(plan, model.family).markers for plan in exchange.plans)
 
 
 def _learn_from_events(exchange: Exchange, cost: RequestCost, request: VisionRequest, model: ServedModel) -> None:
@@ -312,7 +304,7 @@ def _count_price(metrics: Metrics, exchange: Exchange, cost: RequestCost, model:
     usage = exchange.usage
     if usage is not None and exchange.is_priced_as_sent and is_predicted:
         metrics.estimate_error(exchange.model_name, cost.prompt_tokens.expected, usage.prompt_tokens)
-        metrics.image_estimate(exchange.model_name, cost.visual_tokens, _told_visual_tokens(exchange, usage, model))
+        metrics.image_estimate(exchange.model_name, cost.visual_tokens, told_visual_tokens(exchange, usage, model))
 
 
 def _count_sent(metrics: Metrics, exchange: Exchange, seconds: float) -> None:

@@ -11,6 +11,7 @@ from gateway.domain.errors import GatewayError
 from gateway.domain.outcome import Ending
 from gateway.domain.request import VisionRequest
 from gateway.ledger.shadow import ShadowLease, UnadmittedLease
+from gateway.pipeline.aliases import under_served_name
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.fallback import Fallback, take_back
 from gateway.pipeline.fitting import price_where_it_fits
@@ -49,6 +50,8 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
     request, error, is_undecided = None, None, False
     try:
         request = await read_request(exchange)
+        if parts.policies.aliases:
+            request = under_served_name(parts, exchange, request)
         route(parts, exchange, request)
         look_behind(parts, exchange, request)
         await _admitted(parts, exchange, request)

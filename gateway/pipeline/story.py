@@ -18,6 +18,7 @@ from gateway.domain.ticket import Ticket
 from gateway.imaging.workers import Prepared
 from gateway.ledger.gate import SentAwayError
 from gateway.models.served import Engine
+from gateway.pipeline.aliases import under_served_name
 from gateway.pipeline.beside import ONE_THREAD, all_of, in_thread
 from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
 from gateway.pipeline.exchange import Exchange, Parts, Rules
@@ -37,7 +38,7 @@ _DOWN_SECONDS = 5.0
 _LOADING_SECONDS = 15.0
 # All the images of one request are begun in one turn of the event loop; more than threads can decode need not be.
 _IMAGES_AT_ONCE = 64
-# What stream options a longer body has is looked up in a thread.
+# What stream options a longer body has, and where it names its model, is looked up in a thread.
 _LONG_BYTES = 64 * 1024
 _FIRST_ERROR = 400
 
@@ -49,6 +50,8 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     both and settles them.
     """
     request = await read_request(exchange)
+    if parts.policies.aliases:
+        request = under_served_name(parts, exchange, request)
     route(parts, exchange, request)
     if request.previous_id is not None or request.is_background:
         look_behind(parts, exchange, request)
@@ -88,7 +91,8 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
         exchange.relieved.remember()
     prepared = await transform(parts, exchange, plan) if plan.sources else {}
     edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
-    is_long = len(request.images) > _IMAGES_AT_ONCE or (request.has_stream_options and len(exchange.body) > _LONG_BYTES)
+    reads_again = request.has_stream_options or exchange.alias is not None
+    is_long = len(request.images) > _IMAGES_AT_ONCE or (reads_again and len(exchange.body) > _LONG_BYTES)
     asks = wants_usage(parts, exchange, request)
     body = await in_thread(ONE_THREAD, rewrite, *edits, asks) if is_long else rewrite(*edits, asks)
     answer = await send(parts, exchange, body, is_streaming=request.stream)

@@ -10,6 +10,7 @@ from gateway.domain.quantities import Bounds
 from gateway.domain.request import VisionRequest
 from gateway.models.exact_text import ExactText
 from gateway.models.served import ServedModel
+from gateway.pipeline.aliases import under_served_name
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.planning import Plan, image_cost
@@ -64,7 +65,7 @@ async def count_tokenize(parts: Parts, exchange: Exchange) -> TokenCount:
         tokens = await _slim_tokens(parts, exchange, request, plan, cost)
         placeholders = [image_cost(image, _model_of(exchange).family).placeholder for image in plan.plans]
     else:
-        model = _known(parts, exchange, asked.model)
+        model = _known(parts, exchange, parts.policies.aliases.get(asked.model or "", asked.model))
         tokens = await encode_prompt(model, asked.prompt, adds_special_tokens=asked.adds_special_tokens)
         cost = _priced_prompt(parts, exchange, model, asked.prompt, tokens)
     count = _count_of(exchange, cost)
@@ -85,6 +86,8 @@ async def _priced(parts: Parts, exchange: Exchange, kind: Kind) -> tuple[VisionR
     route = exchange.route
     exchange.route = Route(kind, route.path, route.methods)
     request = await read_request(exchange)
+    if parts.policies.aliases:
+        request = under_served_name(parts, exchange, request)
     _known(parts, exchange, request.model)
     # These routes take no answer and cut nothing off.
     request = exchange.request = request._replace(truncate_prompt_tokens=None, wants_output=False, needs_engine=False)

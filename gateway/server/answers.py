@@ -12,6 +12,7 @@ from typing import Any
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
 from gateway.pipeline import settle
+from gateway.pipeline.aliases import served_instead
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import declare_rungs
 from gateway.pipeline.pricing import visual_bounds
@@ -105,7 +106,7 @@ def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         trimmed=exchange.trimmed,
         encoded_anew=exchange.encoded_anew,
         rungs=declare_rungs(exchange),
-        fallback=exchange.fallback.name if exchange.fallback else None,
+        served=served_instead(exchange) if exchange.alias or exchange.fallback else None,
         bounds=visual_bounds(exchange.model, exchange.cost),
         media_tokens=exchange.cost.media_tokens,
     )

@@ -80,7 +80,7 @@ class Proxy:
         self._watches = ClientWatches(
             parts.policies.queue_wait_seconds + parts.policies.whole_answer_seconds + _SLOW_READER_SECONDS
         )
-        self._models_route = ModelsRoute(parts)
+        self._models_route = ModelsRoute(parts, door.body_limits.max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = read_headers(scope["headers"])

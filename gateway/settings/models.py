@@ -9,9 +9,15 @@ from gateway.settings.section import Place, Section, checked
 
 
 class ModelSettings(Section):
-    """A served model, where its name alone does not tell. `fallback` names the model that may serve in its place."""
+    """A served model, where its name alone does not tell. `aliases` are other names for it, `fallback` names the model
+    that may serve in its place.
+    """
 
     name: Annotated[str, Field(min_length=1, description="as vLLM lists it and clients ask for it")]
+    aliases: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Field(description="names that clients may ask for in its place, such as one that a program has built in"),
+    ] = ()
     family: Annotated[
         str | None,
         Field(
@@ -59,6 +65,7 @@ def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
     models = value if isinstance(value, list | tuple) else ()
     readable = {index: model for index, model in enumerate(models) if isinstance(model, Mapping)}
     fallbacks = {str(model.get("name")): model.get("fallback") for model in readable.values()}
+    yield from _doubtful_aliases(readable)
     for index, model in readable.items():
         name, fallback = str(model.get("name")), model.get("fallback")
         if fallback is None:
@@ -67,6 +74,16 @@ def _conflicts(value: object) -> Iterator[tuple[Place, str]]:
             yield (index, "fallback"), f"there is no model {fallback!r} among models; name it there too"
         elif (circle := _circle(name, fallbacks)) is not None:
             yield (index, "fallback"), f"goes in a circle: {circle}"
+
+
+def _doubtful_aliases(models: Mapping[int, Mapping[str, object]]) -> Iterator[tuple[Place, str]]:
+    taken = {str(model.get("name")): "is the name of a model of this list" for model in models.values()}
+    for index, model in models.items():
+        aliases = model.get("aliases")
+        for place, alias in enumerate(aliases if isinstance(aliases, list | tuple) else ()):
+            if alias in taken:
+                yield (index, "aliases", place), f"{alias!r} {taken[alias]}; a name leads to one model"
+            taken[str(alias)] = "is an alias already"
 
 
 def _circle(name: str, fallbacks: Mapping[str, object]) -> str | None:

@@ -311,4 +311,11 @@ class LogSettings(Section):
         Literal["debug", "info", "warning", "error"],
         Field(description="least important lines of the gateway's own log, on standard error"),
     ] = "info"
+    format: Annotated[
+        Literal["auto", "json", "console"],
+        Field(
+            description="of these lines. json: one object each; console: for people; auto: console where standard "
+            "error is a terminal, else json"
+        ),
+    ] = "auto"
     requests: Annotated[bool, Field(description="one JSON line for each request, on standard output")] = True

@@ -6,9 +6,6 @@ names of the model servers. RECORDED metrics are counted here as things happen, 
 at scrape time.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 from gateway.domain.calibration import CalibrationState
 from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code, GatewayError
@@ -18,6 +15,7 @@ from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
+from gateway.telemetry.declaring import Declaration, Label
 
 OTHER = "other"
 ONLY_UPSTREAM = "default"
@@ -25,37 +23,6 @@ ONLY_UPSTREAM = "default"
 OF_ALL = ""
 """The label `upstream` of what all share; Prometheus takes an empty label for none."""
 UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A label, all values that it can have (None where they are known only at run time), and what it tells. Those that
-    come `later` have series from the first time on; all others at zero from the start.
-    """
-
-    name: str
-    values: tuple[str, ...] | None
-    help: str = ""
-    later: frozenset[str] = frozenset()
-
-    @property
-    def from_start(self) -> tuple[str, ...] | None:
-        return None if self.values is None else tuple(value for value in self.values if value not in self.later)
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """One metric. The name lacks the prefix `gateway_`; `buckets` are upper bounds in the unit of the name."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[Label, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def full_name(self) -> str:
-        return f"gateway_{self.name}"
 
 
 # A hundred models have half a thousand series for each that is there from the start: too many for what few use.
@@ -116,6 +83,9 @@ _WHY = Label(
 _GPU = Label("gpu", None, "The card, by its number on that host.")
 LANES = ("text", "image")
 _LANE = Label("lane", LANES, "Requests without images, and those with them.")
+
+TOKEN_KINDS = ("text", "visual", "media", "output", "cached")
+TOKEN_SOURCES = ("reported", "estimated")
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _WORK_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -192,6 +162,27 @@ FIRST_TOKEN = Declaration(
     "time_to_first_token_seconds", "histogram", "Time from arrival to the first event.", buckets=_WAIT_SECONDS
 )
 
+TOKENS = Declaration(
+    "tokens_total",
+    "counter",
+    "Tokens that requests took of the engine, each once where it is reported; `cached` ones are part of the prompt.",
+    (
+        MODEL,
+        TENANT_CLASS,
+        Label(
+            "kind",
+            TOKEN_KINDS,
+            "Of the prompt `text`, `visual` (images) and `media` (videos and audio); `output`: all answers; `cached`: "
+            "of the prompt, as far as the engine tells (`--enable-prompt-tokens-details`).",
+        ),
+        Label(
+            "source",
+            TOKEN_SOURCES,
+            "`reported` by the engine as its usage, or `estimated` where none came, as when the client left.",
+        ),
+    ),
+)
+
 BOUNDED = Declaration(
     "bounded_requests_total",
     "counter",
@@ -230,6 +221,7 @@ RECORDED = (
     REPORTED_TOKENS,
     PREDICTED_IMAGE_TOKENS,
     REPORTED_IMAGE_TOKENS,
+    TOKENS,
     QUEUE_WAIT,
     RETRY_AFTER,
     IMAGE_PIXELS,

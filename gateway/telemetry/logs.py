@@ -1,43 +1,63 @@
-"""Ordinary logging as JSON lines, so that the gateway's lines, uvicorn's and those of libraries have one shape.
+"""Ordinary logging by structlog, so that the gateway's lines, uvicorn's and those of libraries have one shape.
 
-They go to standard error; standard output belongs to the request log.
+They go to standard error: as JSON, or in colours where a person reads it. Standard output belongs to the request log,
+which does without structlog (request_log.py says why). Whatever a library writes, keys have no place in a line: what
+looks like one, and each secret of the settings, is blotted out of the finished text.
 """
 
 import logging
+import re
+import sys
+from collections.abc import Collection, Mapping, MutableMapping
 from datetime import UTC, datetime
+from typing import Any, Literal
 
 import msgspec
+from structlog.dev import ConsoleRenderer, plain_traceback
+from structlog.processors import ExceptionRenderer, JSONRenderer
+from structlog.stdlib import ExtraAdder, ProcessorFormatter
+from structlog.typing import Processor
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+LogFormat = Literal["auto", "json", "console"]
+
+_BLOT = "[secret]"
+_LOOKS_LIKE_A_KEY = re.compile(
+    r"""
+    (                                                                      # what stays, for it tells what was there
+      \b (?: api[-_]?key | access[-_]?token | authorization | password )
+      \\?["']? \s* [:=] \s* (?: b?\\?["'] )? (?: (?:bearer|basic) \s+ )?   # in JSON within JSON too
+      | \b (?:bearer|basic) \s+
+      | \b (?: sk | hf | ghp ) [-_] (?= [A-Za-z0-9_-]{8} )
+    )
+    (?! \[secret\] ) [^\s"',;&)}\]\\]{4,}
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_ADDRESS_WITH_PASSWORD = re.compile(r"(://)[^/\s:@\"]*:[^/\s@\"]+@")
+
+_Event = MutableMapping[str, Any]
 
 
-class JsonFormatter(logging.Formatter):
-    """One object per record: time, level, logger, message, whatever was passed as `extra`, and the traceback."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
-
-
-def logging_config(level: str) -> dict[str, object]:
-    """For `logging.config.dictConfig` and uvicorn's `log_config`; `level` as in the settings, e.g. `info`.
+def logging_config(level: str, log_format: LogFormat = "auto", secrets: Collection[str] = ()) -> dict[str, object]:
+    """For `logging.config.dictConfig` and uvicorn's `log_config`; `level` as in the settings, e.g. `info`. `auto` is
+    for people where standard error is a terminal, JSON elsewhere. None of `secrets` is ever in a line.
 
     uvicorn's access log is off: the request log says more. httpx's line per request is off too: polling would fill it.
     """
+    is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"json": {"()": f"{__name__}.{JsonFormatter.__name__}"}},
+        "formatters": {
+            "line": {
+                "()": LineFormatter,
+                "processors": _for_people() if is_console else _for_machines(),
+                "foreign_pre_chain": _OF_A_RECORD,
+                "secrets": secrets,
+            },
+        },
         "handlers": {
-            "stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"},
+            "stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"},
         },
         "root": {"level": level.upper(), "handlers": ["stderr"]},
         "loggers": {
@@ -46,3 +66,75 @@ def logging_config(level: str) -> dict[str, object]:
             "httpx": {"level": "WARNING"},
         },
     }
+
+
+class LineFormatter(ProcessorFormatter):
+    """structlog's, whose lines have no secrets: neither these nor what looks like a key."""
+
+    def __init__(self, *args: Any, secrets: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        spelled = {spelling for secret in secrets for spelling in (secret, _in_json(secret))}
+        # The longest first: one may be the beginning of another.
+        self._secrets = sorted(spelled, key=len, reverse=True)
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        for secret in self._secrets:
+            line = line.replace(secret, _BLOT)
+        line = _ADDRESS_WITH_PASSWORD.sub(rf"\1{_BLOT}@", line)
+        return _LOOKS_LIKE_A_KEY.sub(rf"\g<1>{_BLOT}", line)
+
+
+def _in_json(text: str) -> str:
+    return msgspec.json.encode(text).decode()[1:-1]
+
+
+def _head(_logger: Any, _method: str, event: _Event) -> _Event:
+    """What every line begins with; what uvicorn adds for its own colours is left out."""
+    record: logging.LogRecord = event["_record"]
+    event.pop("color_message", None)
+    head = {
+        "time": datetime.fromtimestamp(record.created, UTC),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "message": event.pop("event"),
+    }
+    return head | {name: value for name, value in event.items() if name not in head}
+
+
+def _traceback(_logger: Any, _method: str, event: _Event) -> _Event:
+    if "exception" in event:
+        event["traceback"] = event.pop("exception")
+    return event
+
+
+def _short_time(_logger: Any, _method: str, event: _Event) -> _Event:
+    event["time"] = f"{event['time']:%H:%M:%S}"
+    return event
+
+
+def _dumps(event: Mapping[str, Any], **_options: Any) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()
+
+
+_OF_A_RECORD: list[Processor] = [ExtraAdder(), _head]
+
+
+def _for_machines() -> list[Processor]:
+    """One object per record: time, level, logger, message, whatever was passed as `extra`, and the traceback."""
+    return [ProcessorFormatter.remove_processors_meta, ExceptionRenderer(), _traceback, JSONRenderer(_dumps)]
+
+
+def _for_people() -> list[Processor]:
+    """The same in one row, the traceback below it; with colours where standard error shows them."""
+    return [
+        ProcessorFormatter.remove_processors_meta,
+        _short_time,
+        ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            pad_event_to=0,
+            timestamp_key="time",
+            event_key="message",
+            exception_formatter=plain_traceback,
+        ),
+    ]

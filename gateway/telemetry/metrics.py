@@ -29,7 +29,9 @@ from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.telemetry import declarations as declared
-from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN, Declaration, Label
+from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN
+from gateway.telemetry.declaring import Declaration, Label
+from gateway.telemetry.request_log import TokensUsed
 
 _Kind = TypeVar("_Kind")
 
@@ -45,15 +47,19 @@ MOST_MODELS = 100
 _LONGEST_MODEL = 200
 # Lines of one table. A hundred models without tenants need fewer; with many tenants, models beyond it are `other`.
 _MOST_CELLS = 12_000
+_MOST_TOKEN_CELLS = 4_000
 
 
 class CounterTable:
     """A cell for every combination of label values, of as many models as there is room for."""
 
-    __slots__ = ("_line_heads", "_of_the_operator", "cells", "declaration")
+    __slots__ = ("_line_heads", "_most_cells", "_of_the_operator", "cells", "declaration")
 
-    def __init__(self, declaration: Declaration, of_the_operator: Sequence[str] = ()) -> None:
+    def __init__(
+        self, declaration: Declaration, of_the_operator: Sequence[str] = (), most_cells: int = _MOST_CELLS
+    ) -> None:
         """The operator's names are the values of a label that has none of its own, other than the model."""
+        self._most_cells = most_cells
         self.declaration = declaration
         self._of_the_operator = of_the_operator
         self.cells: dict[tuple[str, ...], int] = {}
@@ -64,7 +70,7 @@ class CounterTable:
         labels = self.declaration.labels
         for model in models if declared.MODEL in labels else models[:1]:
             values = [self._values(label, model) for label in labels]
-            if len(self.cells) + prod(map(len, values)) <= _MOST_CELLS:
+            if len(self.cells) + prod(map(len, values)) <= self._most_cells:
                 for key in product(*values):
                     self.open(key)
 
@@ -147,6 +153,7 @@ class Metrics:
         self._reported_tokens = CounterTable(declared.REPORTED_TOKENS)
         self._predicted_image_tokens = CounterTable(declared.PREDICTED_IMAGE_TOKENS)
         self._reported_image_tokens = CounterTable(declared.REPORTED_IMAGE_TOKENS)
+        self._tokens = CounterTable(declared.TOKENS, classes, _MOST_TOKEN_CELLS)
         self._counters = _all_of(CounterTable, self)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
@@ -269,6 +276,21 @@ class Metrics:
         if actual is not None:
             self._predicted_image_tokens.cells[(self._model(model),)] += predicted
             self._reported_image_tokens.cells[(self._model(model),)] += actual
+
+    def tokens(self, model: str | None, tenant_class: str, used: TokensUsed) -> None:
+        """What one request took of the engine. KeyError for a tenant class that was not told at the start."""
+        cells, source = self._tokens.cells, "estimated" if used.is_estimate else "reported"
+        if (model, tenant_class, "text", source) not in cells:
+            model = OTHER
+        assert model is not None, "that is a name"
+        cells[model, tenant_class, "text", source] += used.text
+        cells[model, tenant_class, "output", source] += used.output
+        if used.visual:
+            cells[model, tenant_class, "visual", source] += used.visual
+        if used.media:
+            cells[model, tenant_class, "media", source] += used.media
+        if used.cached:
+            cells[model, tenant_class, "cached", source] += used.cached
 
     def overhead(self, seconds: float) -> None:
         self._overhead.observe(seconds)

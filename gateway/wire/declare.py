@@ -28,13 +28,13 @@ def success_headers(
     trimmed: Collection[int] = (),
     encoded_anew: Collection[int] = (),
     rungs: str = "",
-    fallback: str | None = None,
+    served: str | None = None,
     bounds: VisualBounds | None = None,
     media_tokens: int = 0,
 ) -> list[tuple[bytes, bytes]]:
     """Token counts are the estimate's, `bounds` what those of images lie between where they are not exact, and
     `media_tokens` an upper bound; `trimmed` and `encoded_anew` (not resized) are ordinals of images; `rungs` are those
-    of the ladder that changed the request, `fallback` is the model that served in place of the one asked for.
+    of the ladder that changed the request, `served` is the model, where that is not the name that was asked for.
     """
     headers = [
         (b"x-gateway-prompt-tokens", b"%d" % prompt_tokens),
@@ -44,8 +44,8 @@ def success_headers(
     ]
     if bounds is not None:
         headers.append((b"x-gateway-visual-bounds", str(bounds).encode()))
-    if fallback is not None:
-        headers.append((b"x-gateway-model", fallback.encode("ascii", "backslashreplace")))
+    if served is not None:
+        headers.append((b"x-gateway-model", served.encode("ascii", "backslashreplace")))
     if media_tokens:
         headers.append((b"x-gateway-media-tokens", b"%d" % media_tokens))
     images = declare_images(plans, trimmed, encoded_anew)

@@ -158,7 +158,8 @@ HEADERS = (
         Carrier.SUCCESS,
         "x-gateway-model",
         "small",
-        "The model that answered, where it is the fallback of the one that was asked for.",
+        "The model that serves, where that is not the name that was asked for: of an alias the model that it is "
+        "another name for, or its fallback. In the answer `model` is what vLLM says.",
     ),
     Header(
         Carrier.SUCCESS,

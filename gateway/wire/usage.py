@@ -15,15 +15,21 @@ _Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 class Usage:
     """Tokens of one answer. `image_tokens` are those of the prompt that stand in the place of images, without what the
     template writes around them; None where the server does not tell them apart (`--enable-prompt-tokens-details`).
+    `cached_tokens` of the prompt were in its prefix cache, None likewise.
     """
 
     prompt_tokens: int
     completion_tokens: int
     image_tokens: int | None = None
+    cached_tokens: int | None = None
 
 
-class _Details(msgspec.Struct):
-    multimodal_tokens: dict[str, _Tokens] | None = None
+class _Details(msgspec.Struct, gc=False):
+    multimodal_tokens: Any = None
+    cached_tokens: Any = None
+
+
+_Counts = dict[str, _Tokens]
 
 
 class WireUsage(msgspec.Struct, gc=False):
@@ -34,18 +40,26 @@ class WireUsage(msgspec.Struct, gc=False):
     prompt_tokens_details: Any = None
 
     def as_usage(self) -> Usage:
-        return Usage(self.prompt_tokens, self.completion_tokens or 0, _image_tokens(self.prompt_tokens_details))
+        details = self.prompt_tokens_details
+        if details is None:
+            return Usage(self.prompt_tokens, self.completion_tokens or 0)
+        return Usage(self.prompt_tokens, self.completion_tokens or 0, _image_tokens(details), _cached_tokens(details))
 
 
 def _image_tokens(details: Any) -> int | None:
     """Of `multimodal_tokens`, by kind of media. What is spelled otherwise tells nothing, and spoils nothing."""
-    if details is None:
-        return None
     try:
-        counts = msgspec.convert(details, _Details).multimodal_tokens
+        counts = msgspec.convert(msgspec.convert(details, _Details).multimodal_tokens, _Counts | None)
     except msgspec.ValidationError:
         return None
     return counts.get("image") if counts else None
+
+
+def _cached_tokens(details: Any) -> int | None:
+    try:
+        return msgspec.convert(msgspec.convert(details, _Details).cached_tokens, _Tokens | None)
+    except msgspec.ValidationError:
+        return None
 
 
 class AnthropicUsage(msgspec.Struct, gc=False):
@@ -57,8 +71,10 @@ class AnthropicUsage(msgspec.Struct, gc=False):
     cache_creation_input_tokens: _Tokens | None = None
 
     def as_usage(self) -> Usage:
-        cached_tokens = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
-        return Usage(self.input_tokens + cached_tokens, self.output_tokens or 0)
+        told_apart = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+        return Usage(
+            self.input_tokens + told_apart, self.output_tokens or 0, cached_tokens=self.cache_read_input_tokens
+        )
 
 
 class _Answer(msgspec.Struct, gc=False):

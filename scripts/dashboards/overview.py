@@ -2,7 +2,7 @@
 
 from scripts.dashboards import promql
 from scripts.dashboards.dashboards import Dashboard
-from scripts.dashboards.panels import Query, Row, graph, heatmap, number, quantiles
+from scripts.dashboards.panels import Query, Row, bars, graph, heatmap, number, quantiles
 from scripts.dashboards.promql import of
 
 _BROKEN = ("upstream_broke", "gateway_fault")
@@ -184,10 +184,46 @@ _STATE = Row(
     ],
 )
 
+_REPORTED = f"gateway_tokens_total{of('model', source='reported', kind='!cached')}"
+_ALL = f"gateway_tokens_total{of('model', kind='!cached')}"
+_ESTIMATED = f"gateway_tokens_total{of('model', source='estimated', kind='!cached')}"
+
+_USAGE = Row(
+    "Tokens of the engine",
+    [
+        bars(
+            "Tokens, by kind",
+            "In this time range, as the engine reported them: text, images (visual), videos and audio (media), answers "
+            "(output); cached is what of the prompt was in its prefix cache.",
+            Query(
+                promql.only_if_any(promql.total(f"gateway_tokens_total{of('model', source='reported')}", "kind")),
+                "{{kind}}",
+            ),
+            unit="short",
+        ),
+        graph(
+            "Tokens, by tenant class",
+            "Per second, prompts and answers as the engine reported them.",
+            Query(promql.only_if_any(promql.rate(_REPORTED, "tenant_class")), "{{tenant_class}}"),
+            unit="cps",
+        ),
+        graph(
+            "Tokens that nobody reported",
+            "Share of all tokens that the gateway had to estimate: clients that left, answers that broke off.",
+            Query(
+                promql.ratio(promql.rate(_ESTIMATED), promql.rate(_ALL)),
+                "estimated",
+            ),
+            unit="percentunit",
+            most=1,
+        ),
+    ],
+)
+
 OVERVIEW = Dashboard(
     "vlm-gateway-overview",
     "vlm-gateway / Overview",
     "Rate, errors and duration of all requests, and who is there to serve them.",
     ("job", "instance", "model", "upstream"),
-    [_NOW, _RED, _STATE],
+    [_NOW, _RED, _STATE, _USAGE],
 )

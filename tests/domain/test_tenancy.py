@@ -28,6 +28,17 @@ class TestPriority:
         assert GOLD.priority_of(Priority.CRITICAL) is Priority.CRITICAL
 
 
+class TestModels:
+    def test_who_is_given_no_list_may_use_them_all(self):
+        assert Tenant().may_use("any")
+
+    def test_who_is_given_one_may_use_those(self):
+        tenant = Tenant(models=frozenset({"small"}))
+        assert tenant.may_use("small")
+        assert not tenant.may_use("large")
+        assert not Tenant(models=frozenset()).may_use("small")
+
+
 class TestNamedKeys:
     def test_every_key_of_a_tenant_finds_it_and_all_others_are_one(self):
         tenancy = Tenancy({digest(b"one"): GOLD, digest(b"two"): GOLD})

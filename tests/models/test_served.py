@@ -1,5 +1,7 @@
 """What a name that the upstream lists is priced by."""
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.calibration import Calibration, CalibrationState
@@ -153,6 +155,48 @@ class TestOrigins:
         table = table_of(configured("base", family="qwen2_5_vl", options=options), adapter=("/loras/mine", "base"))
         assert found_by(table, "adapter") == ("qwen2_5_vl", FamilySource.SETTING)
         assert table.served("adapter").family.max_image_tokens == 512
+
+    def test_what_its_parent_has_learned_of_texts_and_speed_is_its_own_and_answers_begin_from_there(self):
+        table = table_of(base=("Qwen/Qwen2.5-VL-7B-Instruct",), adapter=("/loras/mine", "base"))
+        base, adapter = table.served("base"), table.served("adapter")
+        for _ in range(40):
+            base.ratio.observe(60_000, 1, 30_000)
+            base.output.observe(7, was_cut=False)
+            base.speed.observe(1000, 10.0)
+        assert adapter.ratio.bytes_per_token == base.ratio.bytes_per_token < 2.1
+        assert (adapter.output.typical_tokens, adapter.output.likely_tokens) == (7, 7)
+        assert adapter.speed.tokens_per_second == base.speed.tokens_per_second > 90
+        assert adapter.image_cap is base.image_cap
+        for _ in range(30):
+            adapter.output.observe(900, was_cut=False)
+        assert (adapter.output.typical_tokens, base.output.typical_tokens) == (900, 7)
+
+    def test_it_keeps_what_it_learned_while_the_list_stays_the_same(self):
+        base, adapter = ("Qwen/Qwen2.5-VL-7B-Instruct",), ("/loras/mine", "base")
+        table = table_of(base=base, adapter=adapter)
+        output = table.served("adapter").output
+        relist(table, base=base, adapter=adapter)
+        assert table.served("adapter").output is output
+
+    def test_it_has_its_parents_context_for_vllm_tells_none(self):
+        table = table_of()
+        origins = {"base": Origin("qwen2-vl"), "adapter": Origin("/loras/mine", "base")}
+        table.listed({"adapter": None, "base": 4096}, origins)
+        assert table.served("adapter").max_model_len == 4096
+
+    def test_texts_are_counted_by_its_parents_tokenizer_unless_it_has_a_folder_of_its_own(self):
+        parent, own, named = configured("base"), configured("own"), configured("named")
+        parent.exact_text = object()
+        own.said = replace(own.said, folder=FILES)
+        adapters = {name: (f"/loras/{name}", "base") for name in ("adapter", "own", "named")}
+        table = table_of(parent, own, named, base=("qwen2-vl",), **adapters)
+        assert table.served("named").exact_text is parent.exact_text
+        assert table.served("adapter").exact_text is parent.exact_text
+        assert table.served("own").exact_text is None
+
+    def test_one_that_is_priced_otherwise_has_a_cap_of_its_own(self):
+        table = table_of(configured("adapter", family="qwen3_vl"), base=("qwen2-vl",), adapter=("/loras/mine", "base"))
+        assert table.served("adapter").image_cap is not table.served("base").image_cap
 
     def test_the_settings_own_word_on_the_adapter_goes_before(self):
         table = table_of(configured("adapter", family="qwen3_vl"), base=("qwen2-vl",), adapter=("/loras/mine", "base"))

@@ -11,7 +11,9 @@ from gateway.domain.image import ImageAction, ImageFormat
 from gateway.domain.outcome import Outcome, Reason
 from gateway.domain.quantities import Resource
 from gateway.telemetry import declarations
+from gateway.telemetry.declaring import Declaration
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_log import TokensUsed
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -71,7 +73,7 @@ class TestDeclarations:
         assert "invalid_json" not in codes
 
     @pytest.mark.parametrize("declaration", ALL, ids=lambda declaration: declaration.name)
-    def test_names_keep_the_rules(self, declaration: declarations.Declaration) -> None:
+    def test_names_keep_the_rules(self, declaration: Declaration) -> None:
         assert (declaration.kind == "counter") == declaration.name.endswith("_total")
         assert (declaration.kind == "histogram") == bool(declaration.buckets)
         assert list(declaration.buckets) == sorted(set(declaration.buckets))
@@ -263,3 +265,26 @@ class TestPage:
 
     def test_the_process_is_on_it_too(self, metrics: Metrics) -> None:
         assert page(metrics)["process_resident_memory_bytes", ()] > 0
+
+
+class TestTokens:
+    def test_each_kind_by_who_took_it_and_whether_it_was_reported(self) -> None:
+        metrics = Metrics(["tiny"], ["gold"])
+        metrics.tokens("tiny", "gold", TokensUsed(text=5, visual=64, media=9, output=3, cached=32))
+        metrics.tokens("tiny", "gold", TokensUsed(text=7, output=1, is_estimate=True))
+        metrics.tokens("a client's", "default", TokensUsed(text=2))
+        found = {key[1]: number for key, number in page(metrics).items() if key[0] == "gateway_tokens_total" and number}
+        assert {tuple(dict(key).values()): number for key, number in found.items()} == {
+            ("text", "tiny", "reported", "gold"): 5,
+            ("visual", "tiny", "reported", "gold"): 64,
+            ("media", "tiny", "reported", "gold"): 9,
+            ("output", "tiny", "reported", "gold"): 3,
+            ("cached", "tiny", "reported", "gold"): 32,
+            ("text", "tiny", "estimated", "gold"): 7,
+            ("output", "tiny", "estimated", "gold"): 1,
+            ("text", "other", "reported", "default"): 2,
+        }
+
+    def test_a_tenant_class_that_nobody_told_is_an_error(self, metrics: Metrics) -> None:
+        with pytest.raises(KeyError):
+            metrics.tokens("tiny", "new", TokensUsed(text=1))

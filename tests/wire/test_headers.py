@@ -34,7 +34,7 @@ def test_every_header_that_the_code_spells_is_declared_and_no_other():
 
 def test_what_answers_and_refusals_carry_is_declared_for_them():
     success = success_headers(
-        prompt_tokens=1, visual_tokens=1, queue_seconds=0.0, trimmed=[0], rungs="x", fallback="m", media_tokens=1
+        prompt_tokens=1, visual_tokens=1, queue_seconds=0.0, trimmed=[0], rungs="x", served="m", media_tokens=1
     )
     assert {name.decode() for name, _ in success} <= named(Carrier.SUCCESS)
     refused = GatewayError(Code.RATE_LIMIT_EXCEEDED, "", retry_after_seconds=2.0, is_promise=True)

@@ -27,7 +27,7 @@ USAGE = {
     "plain": None,
     "include_usage": Usage(109, 4),
     "continuous_usage_stats": Usage(109, 4),
-    "prompt_token_details": Usage(109, 4, image_tokens=50),
+    "prompt_token_details": Usage(109, 4, image_tokens=50, cached_tokens=0),
     "queue_limit_error": None,
 }
 

@@ -16,14 +16,16 @@ def test_plain():
 
 def test_tokens_of_images_stand_in_the_details():
     details = b'{"cached_tokens":64,"created_cache_tokens":0,"multimodal_tokens":{"image":50,"video":7}}'
-    assert usage_of(TAIL % details) == Usage(109, 4, 50)
-    assert usage_of(b"..." + TAIL % details) == Usage(109, 4, 50)
+    assert usage_of(TAIL % details) == Usage(109, 4, 50, 64)
+    assert usage_of(b"..." + TAIL % details) == Usage(109, 4, 50, 64)
 
 
 @pytest.mark.parametrize(
     "details",
     [
-        b'{"cached_tokens":64,"created_cache_tokens":0,"multimodal_tokens":null}',
+        b'{"cached_tokens":null,"created_cache_tokens":0,"multimodal_tokens":null}',
+        b'{"cached_tokens":-1}',
+        b'{"cached_tokens":"64"}',
         b'{"multimodal_tokens":{"video":7}}',
         b'{"multimodal_tokens":{"image":-1}}',
         b'{"multimodal_tokens":[50]}',
@@ -33,6 +35,11 @@ def test_tokens_of_images_stand_in_the_details():
 )
 def test_details_that_tell_nothing_of_images_do_no_harm(details):
     assert usage_of(TAIL % details) == Usage(109, 4)
+
+
+def test_one_detail_that_is_spelled_otherwise_does_not_spoil_the_other():
+    assert usage_of(TAIL % b'{"cached_tokens":64,"multimodal_tokens":[]}') == Usage(109, 4, None, 64)
+    assert usage_of(TAIL % b'{"cached_tokens":[],"multimodal_tokens":{"image":50}}') == Usage(109, 4, 50)
 
 
 def test_embeddings_have_no_completion():

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from gateway.cli.log_files import progress
 from gateway.cli.options import fail, read_settings
-from gateway.cli.replay.files import Log, progress
+from gateway.cli.replay.files import Log
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.models.configure import ModelSettingsError
 from gateway.models.served import ModelTable, ServedModel

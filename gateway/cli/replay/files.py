@@ -1,25 +1,19 @@
 """The log as a file: read as it streams by, written as it is made."""
 
 import gzip
-import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import IO, BinaryIO
 
 import msgspec
-from rich.progress import Progress
 
+from gateway.cli.log_files import opened, progress
 from gateway.cli.options import errors, fail
 from gateway.replay.lines import Line, LineReader, Unusable
 from gateway.replay.synthetic import START, Traffic, generate
 
 _LINES_AT_ONCE = 2000
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +25,11 @@ class Log:
     unusable: Unusable
 
 
-def progress() -> Progress:
-    """On standard error, and only where that is a terminal."""
-    return Progress(console=errors, transient=True)
-
-
 def read_log(path: Path) -> Log:
     """Ends the command with exit code 2 where there is no such file or nothing in it can be used."""
     reader = LineReader()
     try:
-        with _opened(path) as (raw, texts), progress() as bar:
+        with opened(path) as (raw, texts), progress() as bar:
             task = bar.add_task("reading", total=None if str(path) == "-" else path.stat().st_size)
             for texts_at_once in iter(lambda: list(islice(texts, _LINES_AT_ONCE)), []):
                 reader.feed(texts_at_once)
@@ -54,24 +43,13 @@ def read_log(path: Path) -> Log:
     return Log(path.name, reader.in_order(), reader.unusable)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[BinaryIO, IO[bytes] | BufferedIOBase]]:
-    """The file as it lies there, which tells how much of it is read, and its text."""
-    if str(path) == "-":
-        yield sys.stdin.buffer, sys.stdin.buffer
-        return
-    with path.open("rb") as raw:
-        is_gzip = raw.peek(2)[:2] == _GZIP
-        yield raw, gzip.GzipFile(fileobj=raw) if is_gzip else raw
-
-
 def write_log(path: Path, traffic: Traffic) -> None:
     """Synthetic traffic, in gzip where the name ends so."""
     encoder = msgspec.json.Encoder()
-    opened = gzip.open if path.suffix == ".gz" else open
+    open_file = gzip.open if path.suffix == ".gz" else open
     requests = 0
     try:
-        with opened(path, "wb") as out, progress() as bar:
+        with open_file(path, "wb") as out, progress() as bar:
             task = bar.add_task("making traffic", total=traffic.seconds)
             for record in generate(traffic):
                 out.write(encoder.encode(record) + b"\n")

@@ -55,7 +55,14 @@ async def _completion(customer: Customer) -> None:
     assert visit.usage is not None
     tokens = visit.prompt_tokens, visit.usage["prompt_tokens"]
     customer.tally.seen.append(
-        Seen("finished", endpoint="/v1/completions", wait=visit.waited(), sent_seconds=visit.seconds, tokens=tokens)
+        Seen(
+            "finished",
+            endpoint="/v1/completions",
+            wait=visit.waited(),
+            sent_seconds=visit.seconds,
+            tokens=tokens,
+            answer_tokens=visit.usage["completion_tokens"],
+        )
     )
 
 

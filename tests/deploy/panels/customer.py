@@ -145,6 +145,7 @@ class Customer:
                 first_token=visit.first_token,
                 sent_seconds=visit.seconds,
                 tokens=(visit.prompt_tokens, visit.usage["prompt_tokens"]),
+                answer_tokens=visit.usage["completion_tokens"],
                 pictures=tuple(pictures),
             )
         )

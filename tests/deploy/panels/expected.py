@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway import __version__
 from gateway.domain.image import ImageAction
 from gateway.telemetry import declarations
-from gateway.telemetry.declarations import Declaration
+from gateway.telemetry.declaring import Declaration
 from scripts.dashboards.rejections import FOR_WANT_OF_ROOM
 from tests.deploy.panels.house import JOB, SHADOW_JOB
 from tests.deploy.panels.quantiles import at_most, quantile
@@ -101,7 +101,11 @@ def _overview(book: Book) -> Expectations:
     waits = [each.wait for each in seen if each.wait is not None]
     begun = [each.first_token for each in seen if each.first_token is not None]
     overheads = [Range(0.0, each.sent_seconds) for each in seen if each.sent_seconds is not None]
+    kinds, by_class = _tokens(seen)
     return {
+        (name, "Tokens, by kind"): [Expected(series("kind", kinds))],
+        (name, "Tokens, by tenant class"): _rates(book, "tenant_class", by_class),
+        (name, "Tokens that nobody reported"): [Expected(one(Range(1e-6, 0.9)))],
         (name, "Requests"): [Expected(one(len(seen)))],
         (name, "Served in full"): [book.share(lambda each: each.outcome == "finished")],
         (name, "Refused"): [book.share(lambda each: each.outcome == "refused")],
@@ -119,6 +123,19 @@ def _overview(book: Book) -> Expectations:
         (name, "Times to first token"): book.heatmap(begun, declarations.FIRST_TOKEN),
         (name, "Time that the gateway adds"): book.quantiles(overheads, declarations.OVERHEAD, 0.5, 0.99),
     }
+
+
+def _tokens(seen: Sequence[Seen]) -> tuple[Counter[str | tuple[str, ...]], Counter[str | tuple[str, ...]]]:
+    """By kind and by tenant class, of answers whose usage was told."""
+    kinds: Counter[str | tuple[str, ...]] = Counter()
+    by_class: Counter[str | tuple[str, ...]] = Counter()
+    for each in seen:
+        if each.tokens is None:
+            continue
+        visual = sum(picture.tokens or 0 for picture in each.pictures)
+        kinds += Counter(text=each.tokens[1] - visual, visual=visual, output=each.answer_tokens)
+        by_class[each.tenant] += each.tokens[1] + each.answer_tokens
+    return kinds, by_class
 
 
 def _rejections(book: Book) -> Expectations:

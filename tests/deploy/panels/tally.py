@@ -53,6 +53,7 @@ class Seen:
     first_token: Range | None = None
     sent_seconds: float | None = None
     tokens: tuple[int, int] | None = None
+    answer_tokens: int = 0
     pictures: tuple[Picture, ...] = ()
 
 
