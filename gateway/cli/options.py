@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from gateway.access import contradictions_about_keys
 from gateway.policies import limits_that_do_not_fit, rungs_that_do_nothing
 from gateway.settings_sources import Loaded, SettingsError, load
 
@@ -68,6 +69,7 @@ def read_settings(config: Path | None, assignments: list[str] | None, flags: dic
         loaded = load(file_text=text, file_name=str(config), environment=os.environ, flags=given)
     except SettingsError as error:
         fail(f"The settings have mistakes:\n{error}\n`vlm-gateway check` lists every setting and its default.")
-    if conflicts := limits_that_do_not_fit(loaded.settings) + rungs_that_do_nothing(loaded.settings):
+    conflicts = limits_that_do_not_fit(loaded.settings) + rungs_that_do_nothing(loaded.settings)
+    if conflicts := conflicts + contradictions_about_keys(loaded.settings):
         fail("The settings contradict each other:\n" + "\n".join(conflicts))
     return loaded

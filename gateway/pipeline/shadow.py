@@ -21,6 +21,7 @@ from gateway.pipeline.remote import UnseenImageError
 from gateway.pipeline.routing import route
 from gateway.pipeline.story import (
     hash_images,
+    price_bill,
     refuse_what_is_late,
     send,
     spare_known,
@@ -107,6 +108,8 @@ async def _admitted(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     gate = exchange.backend.gate
     exchange.queued, exchange.capacity = parts.clock(), gate.capacity
     refuse_what_is_late(exchange, exchange.queued)
+    if exchange.bill is not None:
+        price_bill(exchange, exchange.bill, cost, exchange.queued)
     lease = exchange.lease = ShadowLease(gate, ticket_of(parts, exchange, cost, exchange.queued))
     if exchange.relieved is not None and lease.is_admitted:
         exchange.relieved.remember()

@@ -1,6 +1,6 @@
 """`GET /v1/models` and `/v1/models/{id}`: the upstream's own list, and one entry of it, which vLLM does not serve.
 
-Of several upstreams, what those list that are up, each name once.
+Of several upstreams, what those list that are up, each name once. A tenant gets to see those that it may ask for.
 """
 
 import asyncio
@@ -47,8 +47,12 @@ class ModelsRoute:
         exchange.upstream_status = lists[0].status
         headers, body = lists[0].headers, lists[0].body
         model_id = exchange.route.model_id
-        if lists[0].status == HTTPStatus.OK and (model_id is not None or len(lists) > 1):
+        tenant = exchange.tenant
+        is_part = model_id is not None or tenant.models is not None
+        if lists[0].status == HTTPStatus.OK and (is_part or len(lists) > 1):
             entries = self._entries(lists)
+            if tenant.models is not None:
+                entries = {name: entry for name, entry in entries.items() if tenant.may_use(name)}
             body = msgspec.json.encode(_List([*entries.values()])) if model_id is None else _entry(entries, model_id)
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         settle.answered(self._parts, exchange)

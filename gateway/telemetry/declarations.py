@@ -6,9 +6,6 @@ names of the model servers. RECORDED metrics are counted here as things happen, 
 at scrape time.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 from gateway.domain.calibration import CalibrationState
 from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code, GatewayError
@@ -18,6 +15,8 @@ from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
+from gateway.telemetry.declaring import Declaration, Label
+from gateway.telemetry.tenant_declarations import OF_TENANTS, TENANT_CLASS
 
 OTHER = "other"
 ONLY_UPSTREAM = "default"
@@ -25,30 +24,6 @@ ONLY_UPSTREAM = "default"
 OF_ALL = ""
 """The label `upstream` of what all share; Prometheus takes an empty label for none."""
 UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A label, all values that it can have (None where they are known only at run time), and what it tells."""
-
-    name: str
-    values: tuple[str, ...] | None
-    help: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """One metric. The name lacks the prefix `gateway_`; `buckets` are upper bounds in the unit of the name."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[Label, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def full_name(self) -> str:
-        return f"gateway_{self.name}"
 
 
 ENDPOINTS = (
@@ -84,7 +59,6 @@ _DECISION = Label(
 _PRIORITY = Label(
     "priority", tuple(priority.label for priority in Priority), "How urgent it was, after its tenant's bound."
 )
-TENANT_CLASS = Label("tenant_class", None, "The operator's name for the tenant; `default`: whose key he did not name.")
 UPSTREAM = Label("upstream", None, "The server's name in the settings; `default` where there is but one address.")
 _CODE = Label("code", IMAGE_CODES, "The error code that the client got.")
 _FORMAT = Label("format", (*ImageFormat, UNKNOWN), "As the bytes say; `unknown`: left out before it was looked at.")
@@ -237,6 +211,7 @@ RECORDED = (
 )
 
 OBSERVED = (
+    *OF_TENANTS,
     Declaration("queue_depth", "gauge", "Requests that wait.", (UPSTREAM,)),
     Declaration(
         "queue_cost_tokens", "gauge", "Prompt and reserved output tokens of the requests that wait.", (UPSTREAM,)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from gateway.telemetry import declarations
-from gateway.telemetry.declarations import Declaration, Label
+from gateway.telemetry.declaring import Declaration, Label
 from scripts.reference.markdown import code, page, sentence, table
 
 _INTRO = """\

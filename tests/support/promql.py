@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 import promql_parser
 
 from gateway.telemetry import declarations
-from gateway.telemetry.declarations import Declaration
+from gateway.telemetry.declaring import Declaration
 
 TARGET_LABELS = frozenset({"namespace", "job", "instance"})
 """Prometheus gives them to every series of a target."""

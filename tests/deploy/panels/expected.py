@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway import __version__
 from gateway.domain.image import ImageAction
 from gateway.telemetry import declarations
-from gateway.telemetry.declarations import Declaration
+from gateway.telemetry.declaring import Declaration
 from scripts.dashboards.rejections import FOR_WANT_OF_ROOM
 from tests.deploy.panels.house import JOB, SHADOW_JOB
 from tests.deploy.panels.quantiles import at_most, quantile
