@@ -103,6 +103,36 @@ _RATES = Row(
     ],
 )
 
+_QUOTAS = Row(
+    "Keys and quotas of tenants",
+    [
+        graph(
+            "Quota used",
+            "Share of what a tenant may have: by the minute, and inside at once. Of a class with several tenants, that "
+            "of the one who used most. At 1 its requests are refused.",
+            Query(
+                promql.highest(f"gateway_tenant_quota_used_ratio{of()}", "tenant_class", "quota"),
+                "{{tenant_class}} {{quota}}",
+            ),
+            unit="percentunit",
+            width=12,
+            runbook="Reasons of refusals",
+        ),
+        graph(
+            "Keys in use",
+            "Keys of clients that are let in; 0 where none are configured.",
+            Query(promql.highest(f"gateway_keys{of()}"), "keys"),
+            unit="short",
+        ),
+        graph(
+            "Reading the keys file anew",
+            "Failed: the file is bad, and the keys that there were stay; the log says why.",
+            Query(promql.rate(f"gateway_key_reloads_total{of()}", "result"), "{{result}}"),
+            unit="cps",
+        ),
+    ],
+)
+
 _WAITING = Row(
     "Waiting and coming back",
     [
@@ -190,5 +220,5 @@ REJECTIONS = Dashboard(
     "vlm-gateway / Rejections",
     "What was refused and why, how long requests waited, and when clients were told to come back.",
     ("job", "instance", "model"),
-    [_TOTALS, _RATES, _WAITING, _SHADOW],
+    [_TOTALS, _RATES, _QUOTAS, _WAITING, _SHADOW],
 )

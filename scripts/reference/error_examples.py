@@ -5,7 +5,7 @@ from gateway.domain.outcome import Reason
 
 _IMAGE = "messages[0].content[1].image_url.url"
 
-NEVER_SAID = frozenset({Code.INVALID_API_KEY})
+NEVER_SAID: frozenset[Code] = frozenset()
 """Codes that nothing in the gateway says yet."""
 
 EXAMPLES = {
@@ -92,6 +92,7 @@ EXAMPLES = {
             "`/v1/responses` is closed here: its images, and histories stored on the server, are not yet inspected. "
             "Use /v1/chat/completions.",
         ),
+        GatewayError(Code.INVALID_API_KEY, "The API key is not known here. Ask the operator of this gateway for one."),
         GatewayError(Code.MODEL_NOT_FOUND, "There is no model 'gpt-4o'; there are: tiny."),
         GatewayError(Code.NOT_FOUND, "There is no route `/chat/completions` here."),
         GatewayError(Code.METHOD_NOT_ALLOWED, "`/v1/chat/completions` answers POST only."),
