@@ -26,6 +26,19 @@ _Signature = tuple[int, int, int] | None
 _UNREAD: _Signature = (-1, -1, -1)
 
 
+def keys_of_file(settings: Settings) -> Sequence[KeyEntry]:
+    """Those of the keys file, if one is named, which must not be in the settings too. Raises KeysFileError."""
+    path = settings.keys.file
+    if path is None:
+        return ()
+    entries = read_keys(path)
+    own = {digest for tenant in settings.tenants for digest in tenant.key_sha256}
+    twice = [entry.name for entry in entries if entry.sha256 in own]
+    if twice:
+        raise KeysFileError(f"{path}: also in the settings (tenants[].key_sha256): {', '.join(twice)}; keep one")
+    return entries
+
+
 class KeysInUse:
     """Gives `tenancy` the keys of the file beside those of the settings. `clock` is that which it is asked with."""
 
@@ -37,6 +50,7 @@ class KeysInUse:
         wall_clock: Callable[[], float] = time.time,
         look_seconds: float = _LOOK_SECONDS,
     ) -> None:
+        self._settings = settings
         self._path = settings.keys.file
         self._tenancy = tenancy
         self._of_settings = setting_keys(settings, tenancy.named) if settings.has_keys else []
@@ -53,7 +67,7 @@ class KeysInUse:
         """At the start. Raises KeysFileError."""
         if self._path is not None:
             self._signature = _signature_of(self._path)
-            self._use(await asyncio.to_thread(self._read, self._path))
+            self._use(await asyncio.to_thread(keys_of_file, self._settings))
             logger.info("keys: %d of %s are in use", len(self._entries), self._path)
 
     async def start(self) -> None:
@@ -79,7 +93,7 @@ class KeysInUse:
             return
         self._signature = signature
         try:
-            entries = await asyncio.to_thread(self._read, path)
+            entries = await asyncio.to_thread(keys_of_file, self._settings)
         except KeysFileError as error:
             self.reloads["failed"] += 1
             logger.error("keys: the file is not used, and those that there were stay: %s", error)  # noqa: TRY400
@@ -99,14 +113,6 @@ class KeysInUse:
                 await self.look(path)
             except Exception:
                 logger.exception("keys: %s could not be read anew", path)
-
-    def _read(self, path: str) -> Sequence[KeyEntry]:
-        entries = read_keys(path)
-        own = {key.digest.hex() for key in self._of_settings}
-        twice = [entry.name for entry in entries if entry.sha256 in own]
-        if twice:
-            raise KeysFileError(f"{path}: also in the settings (tenants[].key_sha256): {', '.join(twice)}; keep one")
-        return entries
 
     def _use(self, entries: Sequence[KeyEntry]) -> None:
         # Times of day are told on another clock than that which keys are asked for with.

@@ -10,7 +10,10 @@ import typer
 from rich.console import Console
 
 from gateway.access import contradictions_about_keys
+from gateway.key_reload import keys_of_file
+from gateway.keys_file import KeysFileError
 from gateway.policies import limits_that_do_not_fit, rungs_that_do_nothing
+from gateway.settings import Settings
 from gateway.settings_sources import Loaded, SettingsError, load
 
 ConfigFile = Annotated[
@@ -51,6 +54,14 @@ def upstream_flags(addresses: list[str] | None) -> dict[str, str | None]:
     if len(addresses) == 1:
         return {"upstream.url": addresses[0]}
     return {"upstreams": json.dumps([{"url": address} for address in addresses])}
+
+
+def refuse_bad_keys(settings: Settings) -> None:
+    """Mistakes of the keys file end the command with exit code 2."""
+    try:
+        keys_of_file(settings)
+    except KeysFileError as error:
+        fail(f"The keys cannot be read:\n{error}")
 
 
 def read_settings(config: Path | None, assignments: list[str] | None, flags: dict[str, str | None]) -> Loaded:

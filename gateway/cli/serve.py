@@ -15,7 +15,15 @@ import uvicorn
 
 from gateway.access import listening_of
 from gateway.app import Application
-from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
+from gateway.cli.options import (
+    Assignments,
+    ConfigFile,
+    UpstreamAddresses,
+    fail,
+    read_settings,
+    refuse_bad_keys,
+    upstream_flags,
+)
 from gateway.imaging.heap import keep_freed_memory
 from gateway.models.configure import ModelSettingsError
 from gateway.server.http_protocol import GatewayProtocol
@@ -61,6 +69,7 @@ def serve(
         application = Application(settings)
     except ModelSettingsError as error:
         fail(f"The models cannot be read:\n{error}")
+    refuse_bad_keys(settings)
     if settings.is_shadow:
         logger.warning("shadow mode: nothing is queued, refused or changed; what would be decided is only told")
     listening = listening_of(settings)

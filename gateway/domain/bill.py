@@ -58,7 +58,7 @@ class Bill:
 
     def sent(self, now: float) -> None:
         """It is on its way to a model server, and counts from now on."""
-        if self._spent_at is None:
+        if self._is_open and self._spent_at is None:
             self._quota.spend(now, self._charged)
             self._spent_at = now
 

@@ -5,7 +5,7 @@ tenant `default`. Where none are, everyone with a key is a tenant of his own, so
 keys only the SHA-256 is ever kept.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 
@@ -52,7 +52,11 @@ class Tenancy:
         "_refuses_strangers",
         "_stranger",
         "_turns_at",
+        "tenant_of",
     )
+
+    tenant_of: Callable[[bytes, float], Tenant]
+    """The tenant of a key, which is empty where there is none; the time is in seconds on the caller's clock."""
 
     def __init__(
         self,
@@ -71,6 +75,8 @@ class Tenancy:
         self._lately: dict[bytes, Tenant] = {}
         self._before: dict[bytes, Tenant] = {}
         self._turns_at = 0.0
+        # Each request asks: so which way is looked at here, not then.
+        self.tenant_of = self._by_hash if keys is None else self._known
 
     def __len__(self) -> int:
         """Keys and names that are remembered, by their hashes, though the operator did not name them."""
@@ -98,20 +104,15 @@ class Tenancy:
     def use(self, keys: KeyTable) -> None:
         """From now on these are the keys that are configured, and no others."""
         self._keys = keys
-
-    def tenant_of(self, key: bytes, now: float) -> Tenant:
-        """The tenant of a key, which is empty where there is none; `now` in seconds on the caller's clock."""
-        if self._keys is not None:
-            return self._known(self._keys, key, now)
-        return self._by_hash(key, now) if key else self._stranger
+        self.tenant_of = self._known
 
     def tenant_by_name(self, name: bytes, now: float) -> Tenant:
         """The tenant that a trusted proxy names."""
         known = self._named.get(name.decode("utf-8", "replace"))
         return self._by_hash(b"name " + name, now) if known is None else known
 
-    def _known(self, keys: KeyTable, presented: bytes, now: float) -> Tenant:
-        found = keys.find(presented) if presented else None
+    def _known(self, presented: bytes, now: float) -> Tenant:
+        found = self._keys.find(presented) if presented and self._keys is not None else None
         if found is not None and now < found.expires:
             return found.tenant
         if not self._refuses_strangers:
@@ -129,6 +130,8 @@ class Tenancy:
         return replace(self._stranger, name=name, quota=own, is_named=True)
 
     def _by_hash(self, key: bytes, now: float) -> Tenant:
+        if not key:
+            return self._stranger
         if now >= self._turns_at:
             self._turns_at = now + _FORGOTTEN_SECONDS
             self._before, self._lately = self._lately, {}

@@ -60,6 +60,8 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
     except Exception:  # noqa: BLE001 - whatever it is, the client's answer does not depend on it
         _log.exception("request %s met a fault while it was decided in shadow; it is sent", exchange.request_id)
         is_undecided = True
+    if error is not None and exchange.bill is not None:
+        exchange.bill.close(parts.clock())  # in earnest it would have had nothing
     lease = exchange.lease if isinstance(exchange.lease, ShadowLease) else None
     told = error, lease, exchange.plans, exchange.trimmed, declare_rungs(exchange), is_undecided
     if exchange.fallback is not None:

@@ -153,6 +153,13 @@ class TestABill:
         bill.close(0.0)
         assert quota.used_shares(0.0) == {Quantity.REQUESTS: 0.0, Quantity.CONCURRENCY: 0.0}
 
+    def test_one_that_is_closed_costs_nothing_though_it_is_sent(self):
+        quota = Quota(QuotaLimits(requests=5))
+        bill = opened(quota)
+        bill.close(0.0)
+        bill.sent(0.0)
+        assert used(quota, 0.0) == [0]
+
     def test_one_that_was_not_opened_has_nothing_to_close(self):
         quota = Quota(QuotaLimits(concurrency=1))
         opened(quota)
