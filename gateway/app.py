@@ -276,6 +276,7 @@ async def _start(
         **gauge_readers(parts, seats, body_budget, decode_budget),
         tenant_quota_used_ratio=lambda: quota_shares(tenancy.with_quota(), timing.clock()),
         keys=lambda: tenancy.known_keys,
+        keys_stale=lambda: float(keys.is_stale),
         key_reloads_total=lambda: keys.reloads,
         **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),

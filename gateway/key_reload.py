@@ -62,6 +62,7 @@ class KeysInUse:
         self._is_asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.reloads = {"done": 0, "failed": 0}
+        self.is_stale = False
 
     async def load(self) -> None:
         """At the start. Raises KeysFileError."""
@@ -96,9 +97,11 @@ class KeysInUse:
             entries = await asyncio.to_thread(keys_of_file, self._settings)
         except KeysFileError as error:
             self.reloads["failed"] += 1
+            self.is_stale = True
             logger.error("keys: the file is not used, and those that there were stay: %s", error)  # noqa: TRY400
             return
         self.reloads["done"] += 1
+        self.is_stale = False
         before = self._entries
         self._use(entries)
         _tell(path, before, self._entries)

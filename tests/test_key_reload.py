@@ -87,8 +87,13 @@ async def test_a_file_that_is_gone_or_bad_leaves_all_as_it_is_and_is_told_once(p
     await in_use.keys.look(path)
     await in_use.keys.look(path)
     assert in_use.keys.reloads == {"done": 0, "failed": 1}
+    assert in_use.keys.is_stale
     assert "No such file" in caplog.text
     assert in_use.lets_in("a")
+    write_keys(path, [entry("b")])
+    await in_use.keys.look(path)
+    assert not in_use.keys.is_stale
+    assert not in_use.lets_in("a")
 
 
 async def test_a_key_that_stands_in_the_settings_too_is_a_mistake(path):

@@ -22,6 +22,7 @@ OF_TENANTS = (
         ),
     ),
     Declaration("keys", "gauge", "Keys of clients that are in use, those of the settings included."),
+    Declaration("keys_stale", "gauge", "1 while the keys file is bad or gone, and older keys are in use."),
     Declaration(
         "key_reloads_total",
         "counter",

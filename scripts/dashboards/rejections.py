@@ -15,8 +15,6 @@ FOR_WANT_OF_ROOM = (
     Reason.ENCODER_BUDGET,
     Reason.PREPROCESS_BUDGET,
     Reason.HOST_MEMORY,
-    Reason.TENANT_QUOTA,
-    Reason.TENANT_CONCURRENCY,
     Reason.SHED_PRIORITY,
     Reason.UPSTREAM_DOWN,
     Reason.UPSTREAM_LOADING,
@@ -120,8 +118,11 @@ _QUOTAS = Row(
         ),
         graph(
             "Keys in use",
-            "Keys of clients that are let in; 0 where none are configured.",
+            "Keys of clients that are let in; 0 where none are configured. Stale: the file of them is bad at so many "
+            "gateways, where older keys are in use.",
             Query(promql.highest(f"gateway_keys{of()}"), "keys"),
+            Query(promql.summed(f"gateway_keys_stale{of()}"), "gateways with stale keys"),
+            runbook="VlmGatewayKeysStale",
             unit="short",
         ),
         graph(
@@ -129,6 +130,7 @@ _QUOTAS = Row(
             "Failed: the file is bad, and the keys that there were stay; the log says why.",
             Query(promql.rate(f"gateway_key_reloads_total{of()}", "result"), "{{result}}"),
             unit="cps",
+            runbook="VlmGatewayKeysStale",
         ),
     ],
 )

@@ -161,6 +161,7 @@ class TestTheKeysFile:
             gateway.application.reload()
             await until(lambda: gateway.metrics("gateway_key_reloads_total") == {'{result="failed"}': 1})
             assert (await gateway.chat(headers=bearer("a"))).status_code == 200
+            assert gateway.metrics("gateway_keys_stale") == {"": 1}
         assert "keys.0.sha256: Field required" in caplog.text
 
 
