@@ -31,7 +31,7 @@ from gateway.model_files import places_of
 from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend, troubles_of
 from gateway.pipeline.exchange import Parts
-from gateway.pipeline.gauges import gauge_readers, quota_shares
+from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.relief import Relief
 from gateway.pipeline.status import StatusReader
 from gateway.policies import (
@@ -246,8 +246,7 @@ async def _start(
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
     images, processes = _image_workers(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
-    log = RequestLog(write_log, is_on=settings.log.requests)
-    seats = Seats(settings.server.seats)
+    log, seats = RequestLog(write_log, is_on=settings.log.requests), Seats(settings.server.seats)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     backends = compose_backends(
         settings,
@@ -270,14 +269,10 @@ async def _start(
         tracing=start_tracing(settings, stack),
     )
     keep_alive = _keep_alive(settings)
-    tenancy = tenancy_of(settings)
-    keys = KeysInUse(settings, tenancy, timing.clock)
+    keys = KeysInUse(settings, tenancy_of(settings), timing.clock)
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
-        tenant_quota_used_ratio=lambda: quota_shares(tenancy.with_quota(), timing.clock()),
-        keys=lambda: tenancy.known_keys,
-        keys_stale=lambda: float(keys.is_stale),
-        key_reloads_total=lambda: keys.reloads,
+        **keys.gauge_readers(),
         **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),
         image_workers_lost_total=processes.lost,
@@ -291,12 +286,12 @@ async def _start(
     await _begin(stack, (log.start, log.close), (keys.start, keys.close))
     for backend in backends:
         await _begin_backend(stack, backend)
-    door = _door(settings, seats, body_budget, budgets, drain, tenancy)
+    door = _door(settings, seats, body_budget, budgets, drain, keys.tenancy)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)
-    connection_refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
+    refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
     status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
     watch = DrainWatch(drain, seats, timing)
-    return Running(proxy, backends, metrics, seats, drain, watch, timing.clock, connection_refusals, status, keys)
+    return Running(proxy, backends, metrics, seats, drain, watch, timing.clock, refusals, status, keys)
 
 
 def _metrics(settings: Settings, models: list[ServedModel]) -> Metrics:

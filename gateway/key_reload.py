@@ -15,6 +15,7 @@ from gateway.access import setting_keys
 from gateway.domain.keys import Key, KeyTable
 from gateway.domain.tenancy import Tenancy
 from gateway.keys_file import KeysFileError, read_keys
+from gateway.pipeline.gauges import Reading, quota_shares
 from gateway.settings import Settings
 from gateway.settings.keys import KeyEntry
 
@@ -52,7 +53,7 @@ class KeysInUse:
     ) -> None:
         self._settings = settings
         self._path = settings.keys.file
-        self._tenancy = tenancy
+        self.tenancy = tenancy
         self._of_settings = setting_keys(settings, tenancy.named) if settings.has_keys else []
         self._clock = clock
         self._wall_clock = wall_clock
@@ -63,6 +64,15 @@ class KeysInUse:
         self._task: asyncio.Task[None] | None = None
         self.reloads = {"done": 0, "failed": 0}
         self.is_stale = False
+
+    def gauge_readers(self) -> dict[str, Callable[[], Reading]]:
+        """By the declared name of the metric."""
+        return {
+            "tenant_quota_used_ratio": lambda: quota_shares(self.tenancy.with_quota(), self._clock()),
+            "keys": lambda: self.tenancy.known_keys,
+            "keys_stale": lambda: float(self.is_stale),
+            "key_reloads_total": lambda: self.reloads,
+        }
 
     async def load(self) -> None:
         """At the start. Raises KeysFileError."""
@@ -120,7 +130,7 @@ class KeysInUse:
     def _use(self, entries: Sequence[KeyEntry]) -> None:
         # Times of day are told on another clock than that which keys are asked for with.
         ahead = self._clock() - self._wall_clock()
-        tenants = self._tenancy.tenants_named(entry.tenant for entry in entries)
+        tenants = self.tenancy.tenants_named(entry.tenant for entry in entries)
         of_file = [
             Key(
                 bytes.fromhex(entry.sha256),
@@ -129,7 +139,7 @@ class KeysInUse:
             )
             for entry in entries
         ]
-        self._tenancy.use(KeyTable([*self._of_settings, *of_file]))
+        self.tenancy.use(KeyTable([*self._of_settings, *of_file]))
         self._entries = {entry.name: entry for entry in entries}
 
 
