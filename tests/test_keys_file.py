@@ -1,6 +1,7 @@
 """The keys file: written whole and for its owner alone, read with all its mistakes at once and no value of it told."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -114,3 +115,16 @@ def test_keys_are_long_and_no_two_are_alike():
     keys = {new_key() for _ in range(100)}
     assert len(keys) == 100
     assert all(key.startswith("vlm-") and len(key) == 47 for key in keys)
+
+
+def test_those_who_write_at_the_same_time_lose_nothing(tmp_path):
+    path = str(tmp_path / "keys.yaml")
+    write_keys(path, [])
+
+    def add(number):
+        with locked(path):
+            write_keys(path, [*read_keys(path), KeyEntry(name=str(number), sha256=digest_of(str(number)))])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(24)))
+    assert {entry.name for entry in read_keys(path)} == {str(number) for number in range(24)}
