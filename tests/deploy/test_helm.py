@@ -176,6 +176,8 @@ class TestNotes:
         assert "before 2 model servers." in helm_notes(SEVERAL)
         assert "shadow mode" in helm_notes(SMALL)
         assert "shadow mode" not in helm_notes({})
+        assert "whoever reaches the Service may use it" in helm_notes({})
+        assert "whoever reaches the Service may use it" not in helm_notes(EVERYTHING)
         assert "Nothing scrapes" in helm_notes({})
         assert "Nothing scrapes" not in helm_notes(EVERYTHING)
 
