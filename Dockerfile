@@ -36,4 +36,5 @@ LABEL org.opencontainers.image.title="vlm-gateway" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
 ENTRYPOINT ["vlm-gateway"]
-CMD ["serve"]
+# By itself it would listen to the container alone. Add keys: docs/tenants.md.
+CMD ["serve", "--host", "0.0.0.0"]

@@ -15,14 +15,17 @@ from dataclasses import asdict, dataclass, replace
 import msgspec
 
 from gateway import __version__
+from gateway.access import tenancy_of, tenant_classes_of, trusted_header_of
 from gateway.backends import compose_backends
 from gateway.certificates import Certificates, certificates_of
 from gateway.domain.errors import GatewayError
+from gateway.domain.tenancy import Tenancy
 from gateway.fetching import start_fetching
 from gateway.gpus import watch_gpus
 from gateway.imaging.processes import JobLimits, WorkerProcesses
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
+from gateway.key_reload import KeysInUse
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
 from gateway.ledger.timing import Timing
@@ -42,7 +45,6 @@ from gateway.policies import (
     policies_of,
     pressure_policy_of,
     shadow_body_limits_of,
-    tenancy_of,
     upstreams_of,
 )
 from gateway.server.answers import Send
@@ -93,6 +95,7 @@ class Running:
     clock: Callable[[], float]
     connection_refusals: ConnectionRefusals
     status: StatusReader
+    keys: KeysInUse
 
 
 class Application:
@@ -145,6 +148,11 @@ class Application:
             self._running.drain.begin(self._running.clock())
             self._running.drain_watch.look_again()
             self._calibrate_no_more()
+
+    def reload(self) -> None:
+        """Read anew what may change without a restart: the keys file."""
+        if self._running is not None:
+            self._running.keys.ask()
 
     def call_off_drain(self) -> None:
         """Take requests again, unless this process is to end."""
@@ -250,8 +258,7 @@ async def _start(
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
     images, processes = _image_workers(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
-    log = RequestLog(write_log, is_on=settings.log.requests)
-    seats = Seats(settings.server.seats)
+    log, seats = RequestLog(write_log, is_on=settings.log.requests), Seats(settings.server.seats)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
     backends = compose_backends(
         settings,
@@ -277,8 +284,10 @@ async def _start(
         background=_background(settings, timing, stack),
     )
     keep_alive = _keep_alive(settings)
+    keys = KeysInUse(settings, tenancy_of(settings), timing.clock)
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
+        **keys.gauge_readers(),
         **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),
         image_workers_lost_total=processes.lost,
@@ -288,21 +297,22 @@ async def _start(
     )
     stack.push_async_callback(images.close)
     await images.start()
-    await _begin(stack, (log.start, log.close))
+    await keys.load()
+    await _begin(stack, (log.start, log.close), (keys.start, keys.close))
     for backend in backends:
         await _begin_backend(stack, backend)
-    door = _door(settings, seats, body_budget, budgets, drain)
+    door = _door(settings, seats, body_budget, budgets, drain, keys.tenancy)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)
-    connection_refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
+    refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
     status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
     watch = DrainWatch(drain, seats, timing)
-    return Running(proxy, backends, metrics, seats, drain, watch, timing.clock, connection_refusals, status)
+    return Running(proxy, backends, metrics, seats, drain, watch, timing.clock, refusals, status, keys)
 
 
 def _metrics(settings: Settings, models: list[ServedModel]) -> Metrics:
     metrics = Metrics(
         [model.name for model in models],
-        [tenant.name for tenant in settings.tenants],
+        tenant_classes_of(settings),
         [upstream.name for upstream in upstreams_of(settings)],
         is_shadow=settings.is_shadow,
     )
@@ -310,15 +320,18 @@ def _metrics(settings: Settings, models: list[ServedModel]) -> Metrics:
     return metrics
 
 
-def _door(settings: Settings, seats: Seats, body_budget: ByteBudget, budgets: ByteBudgets, drain: Drain) -> Door:
+def _door(
+    settings: Settings, seats: Seats, body_budget: ByteBudget, budgets: ByteBudgets, drain: Drain, tenancy: Tenancy
+) -> Door:
     return Door(
         seats,
         body_budget,
         body_limits_of(settings, budgets),
         settings.queue.wait_seconds,
-        tenancy_of(settings),
+        tenancy,
         page_access_of(settings),
         drain,
+        trusted_header_of(settings),
     )
 
 

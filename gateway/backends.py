@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from gateway.access import withheld_of
 from gateway.domain.breaker import Breaker
 from gateway.domain.forecast import Forecast
 from gateway.domain.learning import PreprocessRate
@@ -100,7 +101,13 @@ def _backend(
         clock=timing.clock,
         log_prefix=log_prefix,
     )
-    client = UpstreamClient(upstream.url, _timeouts(settings), upstream_key=upstream.key, tls=tls)
+    client = UpstreamClient(
+        upstream.url,
+        _timeouts(settings),
+        upstream_key=upstream.key,
+        withheld=withheld_of(settings, upstream.key),
+        tls=tls,
+    )
     breaker = Breaker()
     work_watch = WorkWatch(breaker, client, timing.clock, log_prefix)
     search = ModelSearch(table, places, log_prefix=log_prefix)

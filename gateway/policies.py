@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
+from gateway.access import tenants_of
 from gateway.domain.image import ImageFormat
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.media import MediaKind, MediaPolicy
@@ -19,7 +20,6 @@ from gateway.domain.queue import QueuePolicy
 from gateway.domain.resize import Fit, Preset, ResizePolicy
 from gateway.domain.slo import ServiceLevel
 from gateway.domain.stored_answers import StoringPolicy
-from gateway.domain.tenancy import DEFAULT_CLASS, Tenancy, Tenant
 from gateway.domain.trim import TrimMode, TrimPolicy
 from gateway.imaging.limits import ImageLimits, bytes_for_pixels
 from gateway.imaging.pillow import DECODABLE
@@ -29,9 +29,8 @@ from gateway.models.served import Engine, ServedModel
 from gateway.pipeline.exchange import Policies
 from gateway.server.page_access import Audience, PageAccess
 from gateway.server.receive import BodyLimits
-from gateway.settings import BudgetSettings, ImageSettings, Settings, TenantSettings
+from gateway.settings import BudgetSettings, ImageSettings, Settings
 from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
-from gateway.settings.slo import SloSettings, levels_of
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.upstream.counting import Way
 from gateway.wire.hand_on import NOTHING, HandOn
@@ -262,29 +261,11 @@ def models_of(settings: Settings) -> list[ServedModel]:
     return models
 
 
-def tenancy_of(settings: Settings) -> Tenancy:
-    """Who is who by the hash of a key; the tenant named `default` is everyone else."""
-    tenants = tenants_of(settings)
-    by_digest = {bytes.fromhex(digest): tenants[each.name] for each in settings.tenants for digest in each.key_sha256}
-    return Tenancy(by_digest, tenants[DEFAULT_CLASS])
-
-
-def tenants_of(settings: Settings) -> dict[str, Tenant]:
-    """Those that the operator names, by that name, and `default` in any case."""
-    named = {each.name: _tenant(each, settings.slo) for each in settings.tenants}
-    return {DEFAULT_CLASS: Tenant(levels=levels_of(settings.slo))} | named
-
-
 def queue_policy_of(settings: Settings, body_bytes: int) -> QueuePolicy:
     """Of each upstream's queue; `body_bytes` are for all bodies in the gateway."""
     # Waiting bodies may fill half of the byte budget, so that those that are sent always find room too.
     waiting_bytes = body_bytes // (2 * len(upstreams_of(settings)))
     return QueuePolicy(settings.queue.requests, waiting_bytes, settings.queue.wait_seconds)
-
-
-def _tenant(each: TenantSettings, slo: SloSettings) -> Tenant:
-    usual, most_urgent = Priority[each.priority.upper()], Priority[each.most_urgent.upper()]
-    return Tenant(each.name, each.name, each.weight, usual, most_urgent, levels_of(slo, each.slo))
 
 
 def soonest_level(settings: Settings) -> ServiceLevel:

@@ -23,12 +23,13 @@ class SettingsError(Exception):
     """The settings are unusable; the text lists every mistake, a line each."""
 
 
-# Where the library's own words do not say what to write.
-_WORDS = {
+# Where the library's own words do not say what to write, by its name for the mistake.
+WORDS = {
     "extra_forbidden": "there is no such setting",
     "model_type": "must hold names and values, such as {name: value}",
     "tuple_type": "must be a list, such as [one, another]",
     "frozen_set_type": "must be a list, such as [one, another]",
+    "timezone_aware": "must be a time with its zone, such as 2030-01-31T12:00:00Z",
     "url_parsing": "must be an address such as http://127.0.0.1:8000",
     "url_scheme": "must begin with http:// or https://",
 }
@@ -62,7 +63,7 @@ def load(
     """
     problems: list[str] = []
     sources = [
-        (f"file {file_name}", _without_empty(_flatten(_read_yaml(file_text, file_name)))),
+        (f"file {file_name}", _without_empty(_flatten(read_yaml(file_text, file_name)))),
         ("environment", _from_environment(environment or {}, problems)),
         ("flag", _from_flags(flags or {}, problems)),
     ]
@@ -77,13 +78,14 @@ def load(
     try:
         settings = Settings.model_validate(_nest(merged, problems, origins))
     except ValidationError as error:
-        problems += [_sentence(tuple(e["loc"]), _WORDS.get(e["type"], e["msg"]), origins) for e in error.errors()]
+        problems += [_sentence(tuple(e["loc"]), WORDS.get(e["type"], e["msg"]), origins) for e in error.errors()]
     if problems:
         raise SettingsError("\n".join(problems))
     return Loaded(settings, origins)
 
 
-def _read_yaml(text: str | None, name: str) -> Mapping[str, object]:
+def read_yaml(text: str | None, name: str) -> Mapping[str, object]:
+    """What a file holds. Raises SettingsError that names it."""
     if text is None:
         return {}
     try:

@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from gateway.access import tenancy_of
 from gateway.domain.image import ImageFormat
 from gateway.domain.output import ReservationRule
 from gateway.domain.pressure import Band, Rung
@@ -27,7 +28,6 @@ from gateway.policies import (
     pressure_policy_of,
     rungs_that_do_nothing,
     soonest_level,
-    tenancy_of,
     upstreams_of,
 )
 from gateway.server.body_hold import BodyHold
@@ -182,13 +182,18 @@ def test_formats_that_cannot_be_decoded_here_have_no_limit(monkeypatch):
 
 def test_tenants_are_found_by_the_hashes_of_their_keys():
     text = f"""
+    keys: {{unknown: default}}
     tenants:
       - {{name: gold, key_sha256: [{sha256(b"one").hexdigest()}], weight: 3, most_urgent: critical}}
       - {{name: default, priority: batch}}
     """
     tenancy = tenancy_of(settings_of(text))
-    assert tenancy.tenant_of(b"one", 0.0) == Tenant("gold", "gold", 3.0, Priority.DEFAULT, Priority.CRITICAL)
-    assert tenancy.tenant_of(b"two", 0.0) == Tenant("default", "default", 1.0, Priority.BATCH, Priority.INTERACTIVE)
+    assert tenancy.tenant_of(b"one", 0.0) == Tenant(
+        "gold", "gold", 3.0, Priority.DEFAULT, Priority.CRITICAL, is_named=True
+    )
+    assert tenancy.tenant_of(b"two", 0.0) == Tenant(
+        "default", "default", 1.0, Priority.BATCH, Priority.INTERACTIVE, is_named=True
+    )
 
 
 def test_without_tenants_everyone_is_his_own():
@@ -252,7 +257,8 @@ class TestLevels:
     def test_everyone_has_those_for_all_and_a_tenant_its_own(self):
         settings = settings_of(
             "slo: {first_token_seconds: 4, classes: {batch: {first_token_seconds: 40}}}\n"
-            f"tenants: [{{name: lab, key_sha256: [{sha256(b'k').hexdigest()}], slo: {{first_token_seconds: 2}}}}]"
+            f"tenants: [{{name: lab, key_sha256: [{sha256(b'k').hexdigest()}], slo: {{first_token_seconds: 2}}}}]\n"
+            "keys: {unknown: default}"
         )
         tenancy = tenancy_of(settings)
         stranger, lab = tenancy.tenant_of(b"someone", 0.0), tenancy.tenant_of(b"k", 0.0)

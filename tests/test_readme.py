@@ -16,6 +16,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from gateway.access import tenancy_of, tenants_of
 from gateway.cli import app
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageFormat
@@ -29,7 +30,7 @@ from gateway.emulator.serve import running_emulator
 from gateway.imaging.pillow import DECODABLE
 from gateway.imaging.strikes import MOST_STRIKES
 from gateway.pipeline.token_counts import MOST_LISTED_TOKENS
-from gateway.policies import tenancy_of, tenants_of, upstreams_of
+from gateway.policies import upstreams_of
 from gateway.settings import Settings
 from gateway.settings_sources import load
 from gateway.telemetry.declarations import OBSERVED, RECORDED, SHADOW_DECISIONS

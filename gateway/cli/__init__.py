@@ -8,6 +8,7 @@ from gateway.cli.doctor import doctor
 from gateway.cli.emulate import emulate
 from gateway.cli.estimate import estimate
 from gateway.cli.families import families
+from gateway.cli.key import key
 from gateway.cli.plan import plan
 from gateway.cli.replay import replay
 from gateway.cli.serve import serve
@@ -32,6 +33,7 @@ app.command("tokens")(tokens)
 app.command("families")(families)
 app.command("replay")(replay)
 app.command("usage")(usage)
+app.add_typer(key, name="key")
 app.command("plan", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(plan)
 
 

@@ -9,7 +9,11 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from gateway.access import contradictions_about_keys
+from gateway.key_reload import keys_of_file
+from gateway.keys_file import KeysFileError
 from gateway.policies import limits_that_do_not_fit, rungs_that_do_nothing
+from gateway.settings import Settings
 from gateway.settings_sources import Loaded, SettingsError, load
 
 ConfigFile = Annotated[
@@ -52,6 +56,14 @@ def upstream_flags(addresses: list[str] | None) -> dict[str, str | None]:
     return {"upstreams": json.dumps([{"url": address} for address in addresses])}
 
 
+def refuse_bad_keys(settings: Settings) -> None:
+    """Mistakes of the keys file end the command with exit code 2."""
+    try:
+        keys_of_file(settings)
+    except KeysFileError as error:
+        fail(f"The keys cannot be read:\n{error}")
+
+
 def read_settings(config: Path | None, assignments: list[str] | None, flags: dict[str, str | None]) -> Loaded:
     """Settings from every source; `flags` with None were not given. Mistakes end the command with exit code 2."""
     given = {name: value for name, value in flags.items() if value is not None}
@@ -68,6 +80,7 @@ def read_settings(config: Path | None, assignments: list[str] | None, flags: dic
         loaded = load(file_text=text, file_name=str(config), environment=os.environ, flags=given)
     except SettingsError as error:
         fail(f"The settings have mistakes:\n{error}\n`vlm-gateway check` lists every setting and its default.")
-    if conflicts := limits_that_do_not_fit(loaded.settings) + rungs_that_do_nothing(loaded.settings):
+    conflicts = limits_that_do_not_fit(loaded.settings) + rungs_that_do_nothing(loaded.settings)
+    if conflicts := conflicts + contradictions_about_keys(loaded.settings):
         fail("The settings contradict each other:\n" + "\n".join(conflicts))
     return loaded

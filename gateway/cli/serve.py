@@ -1,19 +1,30 @@
 """`vlm-gateway serve`: the gateway itself, one process."""
 
+import asyncio
 import gc
 import logging
 import logging.config
 import resource
 import signal
+import socket
 from types import FrameType
 from typing import Annotated
 
 import typer
 import uvicorn
 
+from gateway.access import listening_of
 from gateway.app import Application
 from gateway.certificates import CertificateError
-from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
+from gateway.cli.options import (
+    Assignments,
+    ConfigFile,
+    UpstreamAddresses,
+    fail,
+    read_settings,
+    refuse_bad_keys,
+    upstream_flags,
+)
 from gateway.imaging.heap import keep_freed_memory
 from gateway.models.configure import ModelSettingsError
 from gateway.server.http_protocol import GatewayProtocol
@@ -26,7 +37,10 @@ logger = logging.getLogger(__name__)
 
 def serve(
     upstream: UpstreamAddresses = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on. Default: all.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on. Default: 127.0.0.1; all where keys are configured."),
+    ] = None,
     port: Annotated[int | None, typer.Option("--port", help="Port to listen on. Default: 8080.")] = None,
     mode: Annotated[
         str | None,
@@ -41,7 +55,8 @@ def serve(
     """Serve: admit, queue or refuse requests in front of vLLM, be it one server or several.
 
     `vlm-gateway serve --upstream http://127.0.0.1:8000` needs nothing else: models, limits and capacity are discovered
-    or learned. Point your SDK's base_url at http://HOST:8080/v1.
+    or learned. Point your SDK's base_url at http://HOST:8080/v1. Without keys (`vlm-gateway key create`) only this
+    machine may come, unless --host says otherwise.
 
     With --mode shadow it can be put before a production server to see what it would do: x-gateway-shadow headers,
     gateway_shadow metrics and the request log tell, and `vlm-gateway replay` reads the log.
@@ -58,8 +73,11 @@ def serve(
         fail(f"The models cannot be read:\n{error}")
     except CertificateError as error:
         fail(f"A certificate cannot be used: {error}")
+    refuse_bad_keys(settings)
     if settings.is_shadow:
         logger.warning("shadow mode: nothing is queued, refused or changed; what would be decided is only told")
+    listening = listening_of(settings)
+    logger.info("listening on %s:%d: %s", listening.host, settings.server.port, listening.why)
     _let_files_be_opened(settings.server.seats)
     # What the start has made lives for ever; the garbage collector need not visit it with every full collection.
     gc.collect()
@@ -67,7 +85,7 @@ def serve(
     # Requests leave no cycles behind: looking for some after every 700 objects costs a twentieth of the CPU (measured).
     gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION)
     keep_freed_memory()
-    _Server(application, settings).run()
+    _Server(application, settings, listening.host).run()
 
 
 _FILES_PER_SEAT = 2  # a connection on each side
@@ -100,12 +118,12 @@ class _Server(uvicorn.Server):
     ends the process at once.
     """
 
-    def __init__(self, application: Application, settings: Settings) -> None:
+    def __init__(self, application: Application, settings: Settings, host: str) -> None:
         tls = application.tls
         super().__init__(
             uvicorn.Config(
                 application,
-                host=settings.server.host,
+                host=host,
                 port=settings.server.port,
                 loop="uvloop",
                 http=GatewayProtocol,
@@ -130,6 +148,11 @@ class _Server(uvicorn.Server):
         logger.info("%s: draining", signal.Signals(sig).name)
         self._was_interrupted |= sig == signal.SIGINT
         self._application.end(has_grace=sig != signal.SIGINT)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # Before all else: without a handler the signal would end the process.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._application.reload)
+        await super().startup(sockets)
 
     async def on_tick(self, counter: int) -> bool:
         self.should_exit |= self._application.is_over

@@ -109,9 +109,10 @@ CODES: Mapping[Code, Explanation] = {
         "Send less at once, as the message says; or give vLLM more of the resource that `x-gateway-reason` names.",
     ),
     Code.INVALID_API_KEY: Explanation(
-        "Kept for keys that are refused. Keys only classify requests, so the gateway itself never says this.",
-        (Mender.CLIENT,),
-        "A 401 comes from vLLM, with vLLM's own body: send the key that it was started with.",
+        "Keys are configured here, and the request has none, one that is not known, or one that has expired.",
+        (Mender.CLIENT, Mender.OPERATOR),
+        "Send the key that you were given; or make one with `vlm-gateway key create`. A 401 with another body is "
+        "vLLM's: give its key with `upstream.api_key`.",
     ),
     Code.PERMISSION_DENIED: Explanation(
         "The route is closed: it is for operators, or what it takes cannot be counted yet.",
@@ -120,8 +121,8 @@ CODES: Mapping[Code, Explanation] = {
         "tells.",
     ),
     Code.MODEL_NOT_FOUND: Explanation(
-        "No server lists a model of that name.",
-        (Mender.CLIENT,),
+        "No server lists a model of that name, or `tenants[].models` keeps it from this tenant.",
+        (Mender.CLIENT, Mender.OPERATOR),
         "Ask for one of those that the message and `GET /v1/models` list.",
     ),
     Code.NOT_FOUND: Explanation(
@@ -226,10 +227,12 @@ REASONS: Mapping[Reason, ReasonGuide] = {
         "the gateway's own memory for bodies or for decoding images is taken", (Mender.TIME, Mender.OPERATOR)
     ),
     Reason.TENANT_QUOTA: ReasonGuide(
-        "kept for a tenant's own limit; there are no quotas yet, so it is never said", (Mender.TIME,)
+        "the tenant has had what `tenants[].quota` allows it in a minute; with 400 the request alone is more than that",
+        (Mender.TIME, Mender.CLIENT, Mender.OPERATOR),
     ),
     Reason.TENANT_CONCURRENCY: ReasonGuide(
-        "kept for a tenant's own limit; there are no quotas yet, so it is never said", (Mender.TIME,)
+        "as many of the tenant's requests are inside as `tenants[].quota.concurrent_requests` allows",
+        (Mender.TIME, Mender.OPERATOR),
     ),
     Reason.SHED_PRIORITY: ReasonGuide(
         "a more urgent request took its place in a full queue, or `pressure.shed` turns its priority away",
@@ -259,7 +262,7 @@ REASONS: Mapping[Reason, ReasonGuide] = {
         "something else is wrong with the request; the code says what. Also the reason of `internal_error`",
         (Mender.CLIENT,),
     ),
-    Reason.UNAUTHORISED: ReasonGuide("kept for keys that are refused; none is, so it is never said", (Mender.CLIENT,)),
+    Reason.UNAUTHORISED: ReasonGuide("keys are configured, and it has no valid one", (Mender.CLIENT,)),
     Reason.CLOSED_ROUTE: ReasonGuide("the route is closed here", (Mender.CLIENT,)),
     Reason.BODY_TOO_LARGE: ReasonGuide(
         "the body is larger than `server.max_body_bytes` allows", (Mender.CLIENT, Mender.OPERATOR)

@@ -1,80 +1,141 @@
-"""Whose a request is, and how urgent it may be.
+"""Who is who: a client is known by its key, or by the name that a trusted proxy gives it.
 
-A tenant is known by the SHA-256 of its key. Keys only classify: nobody is refused for one, and none is ever kept.
-Where the operator names no keys, everyone with a key is a tenant of his own, so that clients share fairly unasked.
+Where keys are configured, who has none of them is a stranger: refused, unless the operator lets strangers in as the
+tenant `default`. Where none are, everyone with a key is a tenant of his own, so that clients share fairly unasked. Of
+keys only the SHA-256 is ever kept.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 
-from gateway.domain.priority import Priority
-from gateway.domain.slo import NO_LEVELS, Levels
+from gateway.domain.errors import Code, GatewayError
+from gateway.domain.keys import KeyTable
+from gateway.domain.quota import Quota
+from gateway.domain.tenant import DEFAULT_CLASS, Tenant
 
-DEFAULT_CLASS = "default"
-"""Everyone without a key that the operator named."""
+__all__ = ["DEFAULT_CLASS", "Tenancy", "Tenant", "unauthorised"]
+
+NO_KEY = Tenant("no key", is_named=True, is_refused=True)
+UNKNOWN_KEY = Tenant("unknown key", is_named=True, is_refused=True)
+EXPIRED_KEY = Tenant("expired key", is_named=True, is_refused=True)
+_STRANGERS = {
+    NO_KEY.name: "The request has no API key. Send one as `Authorization: Bearer KEY`, or as `x-api-key: KEY`.",
+    UNKNOWN_KEY.name: "The API key is not known here. Ask the operator of this gateway for one.",
+    EXPIRED_KEY.name: "The API key has expired. Ask the operator of this gateway for another.",
+}
 
 _MOST_LATELY = 1024
 _FORGOTTEN_SECONDS = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """`name` is what turns are counted by, `tenant_class` the operator's word for it: the metric label.
-
-    Of two tenants that always wait, one gets so many times more than the other as its `weight` is larger. `priority`
-    is that of requests which ask for none, `most_urgent` what those get at most that ask for more. `levels` are by
-    priority. `models` are the names that it may ask for, None: all.
-    """
-
-    name: str = ""
-    tenant_class: str = DEFAULT_CLASS
-    weight: float = 1.0
-    priority: Priority = Priority.DEFAULT
-    most_urgent: Priority = Priority.INTERACTIVE
-    levels: Levels = NO_LEVELS
-    models: frozenset[str] | None = None
-
-    def may_use(self, model: str) -> bool:
-        """Whether it may ask for a model by this name, and see it listed."""
-        return self.models is None or model in self.models
-
-    def priority_of(self, asked: Priority | None) -> Priority:
-        """What a request gets that asks for this; None: for nothing."""
-        return self.priority if asked is None else max(asked, self.most_urgent)
+def unauthorised(tenant: Tenant) -> GatewayError:
+    """The 401 for one whom `Tenancy` does not let in."""
+    return GatewayError(Code.INVALID_API_KEY, _STRANGERS[tenant.name])
 
 
 class Tenancy:
     """Finds the tenant of a key.
 
-    `by_digest` are the operator's, by SHA-256 of their keys; all others are `stranger`. Where there are none, each key
-    has a tenant like `stranger`: 1,024 that came within the last ten minutes; those beyond share one.
+    `keys` are those that are configured, None: none are. `named` are the tenants of the settings; others that a keys
+    file or a proxy names are like `stranger`, with a quota each like his. Without `keys`, each key has a tenant like
+    `stranger`, who shares his quota with the others: 1,024 that came within the last ten minutes; those beyond are one.
     """
 
-    __slots__ = ("_before", "_by_digest", "_crowd", "_lately", "_stranger", "_turns_at")
+    __slots__ = (
+        "_before",
+        "_crowd",
+        "_keys",
+        "_lately",
+        "_named",
+        "_of_keys",
+        "_refuses_strangers",
+        "_stranger",
+        "_turns_at",
+        "tenant_of",
+    )
 
-    def __init__(self, by_digest: Mapping[bytes, Tenant] | None = None, stranger: Tenant | None = None) -> None:
-        self._by_digest = by_digest or {}
+    tenant_of: Callable[[bytes, float], Tenant]
+    """The tenant of a key, which is empty where there is none; the time is in seconds on the caller's clock."""
+
+    def __init__(
+        self,
+        keys: KeyTable | None = None,
+        stranger: Tenant | None = None,
+        named: Mapping[str, Tenant] | None = None,
+        *,
+        refuses_strangers: bool = False,
+    ) -> None:
+        self._keys = keys
         self._stranger = stranger or Tenant()
-        self._crowd = replace(self._stranger, name="crowd")
+        self._named = {DEFAULT_CLASS: self._stranger} | dict(named or {})
+        self._of_keys: dict[str, Tenant] = {}
+        self._refuses_strangers = refuses_strangers
+        self._crowd = replace(self._stranger, name="crowd", is_named=False)
         self._lately: dict[bytes, Tenant] = {}
         self._before: dict[bytes, Tenant] = {}
         self._turns_at = 0.0
+        # Each request asks: so which way is looked at here, not then.
+        self.tenant_of = self._by_hash if keys is None else self._known
 
     def __len__(self) -> int:
-        """Keys that are remembered, by their hashes, though the operator did not name them."""
+        """Keys and names that are remembered, by their hashes, though the operator did not name them."""
         return len(self._lately) + len(self._before)
 
-    def tenant_of(self, key: bytes, now: float) -> Tenant:
-        """The tenant of a key, which is empty where there is none; `now` in seconds on the caller's clock."""
+    @property
+    def named(self) -> Mapping[str, Tenant]:
+        """The tenants of the settings, and `default`."""
+        return self._named
+
+    @property
+    def known_keys(self) -> int:
+        return 0 if self._keys is None else len(self._keys)
+
+    def with_quota(self) -> list[Tenant]:
+        """Those that the operator named and that have a quota."""
+        tenants = {id(tenant): tenant for tenant in (*self._named.values(), *self._of_keys.values())}
+        return [tenant for tenant in tenants.values() if tenant.quota is not None]
+
+    def tenants_named(self, names: Iterable[str]) -> dict[str, Tenant]:
+        """Those that the keys to come are of. Who was there before keeps what it has used."""
+        self._of_keys = {name: self._of_keys.get(name) or self._tenant_named(name) for name in names}
+        return self._of_keys
+
+    def use(self, keys: KeyTable) -> None:
+        """From now on these are the keys that are configured, and no others."""
+        self._keys = keys
+        self.tenant_of = self._known
+
+    def tenant_by_name(self, name: bytes, now: float) -> Tenant:
+        """The tenant that a trusted proxy names."""
+        known = self._named.get(name.decode("utf-8", "replace"))
+        return self._by_hash(b"name " + name, now) if known is None else known
+
+    def _known(self, presented: bytes, now: float) -> Tenant:
+        found = self._keys.find(presented) if presented and self._keys is not None else None
+        if found is not None and now < found.expires:
+            return found.tenant
+        if not self._refuses_strangers:
+            return self._stranger
+        if found is not None:
+            return EXPIRED_KEY
+        return UNKNOWN_KEY if presented else NO_KEY
+
+    def _tenant_named(self, name: str) -> Tenant:
+        known = self._named.get(name)
+        if known is not None:
+            return known
+        shared = self._stranger.quota
+        own = None if shared is None else Quota(shared.limits)
+        return replace(self._stranger, name=name, quota=own, is_named=True)
+
+    def _by_hash(self, key: bytes, now: float) -> Tenant:
         if not key:
             return self._stranger
-        digest = sha256(key).digest()
-        if self._by_digest:
-            return self._by_digest.get(digest, self._stranger)
         if now >= self._turns_at:
             self._turns_at = now + _FORGOTTEN_SECONDS
             self._before, self._lately = self._lately, {}
+        digest = sha256(key).digest()
         tenant = self._lately.get(digest)
         return tenant if tenant is not None else self._come(digest)
 
@@ -83,6 +144,6 @@ class Tenancy:
         if tenant is None:
             if len(self) >= _MOST_LATELY:
                 return self._crowd
-            tenant = replace(self._stranger, name=digest.hex()[:16])
+            tenant = replace(self._stranger, name=digest.hex()[:16], is_named=False)
         self._lately[digest] = tenant
         return tenant

@@ -30,7 +30,9 @@ def retry_after_seconds(headers: Sequence[tuple[bytes, bytes]]) -> float | None:
 
 def is_the_clients_own(exchange: Exchange) -> bool:
     """It may be a limit of the key that this client brought, which is nobody else's business."""
-    return not exchange.backend.upstream.has_own_key and any(name == b"authorization" for name, _ in exchange.headers)
+    return exchange.backend.upstream.forwards_client_keys and any(
+        name == b"authorization" for name, _ in exchange.headers
+    )
 
 
 def _positive(value: bytes | None) -> float | None:

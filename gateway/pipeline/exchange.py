@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from gateway.domain.bill import Bill
 from gateway.domain.cost import EngineLimits, RequestCost
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, ImagePlan
@@ -147,6 +148,7 @@ class Exchange:
     `fetched` are its images by address, by ordinal, once they are here.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
+    `bill` is what its tenant's quota was charged for it, where the tenant has one.
     `came_from` is the server that failed it before, and where it waited for `waited_seconds`; it is `doubted` too as
     long as the request itself may have been the cause. `alias` is the name that the client asked for, where that is
     another for its model; `fallback` serves in place of the model that was asked for. `owner` is whose the answer is if
@@ -189,6 +191,7 @@ class Exchange:
     sent_images: tuple[tuple[bytes, Size], ...] = ()
     limits: EngineLimits | None = None
     cost: RequestCost | None = None
+    bill: Bill | None = None
     lease: Lease | None = None
     queued: float | None = None
     capacity: tuple[int | None, ...] | None = None

@@ -1,12 +1,13 @@
 """What the gauges of /metrics show, read from their owners at scrape time."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gateway.domain.calibration import CalibrationState
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.pressure import Pressure, Rung
 from gateway.domain.quantities import Resource
+from gateway.domain.tenancy import Tenant
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Parts
@@ -66,6 +67,16 @@ def gauge_readers(
         "pressure_rung_in_force": lambda: _rungs_in_force(parts),
         "log_lines_dropped_total": lambda: parts.log.statistics().dropped,
     }
+
+
+def quota_shares(tenants: Iterable[Tenant], now: float) -> Cells:
+    """Of tenants that have one, by class and quantity: that of who used most of his."""
+    cells: Cells = {}
+    for tenant in tenants:
+        for quantity, share in (tenant.quota.used_shares(now) if tenant.quota else {}).items():
+            key = tenant.tenant_class, quantity.label
+            cells[key] = max(share, cells.get(key, 0.0))
+    return cells
 
 
 def _by_resource(backends: Sequence[Backend], read: Callable[[HoldingsStatistics], Sequence[int | None]]) -> Cells:

@@ -157,7 +157,9 @@ def _asked_tokens(exchange: Exchange) -> int | None:
 
 def _tenant_id(tenant: Tenant) -> str | None:
     """None where the class says it already."""
-    return None if tenant.name in {"", tenant.tenant_class} else _pseudonym(tenant.name)
+    if tenant.name in {"", tenant.tenant_class}:
+        return None
+    return tenant.name if tenant.is_named else _pseudonym(tenant.name)
 
 
 @lru_cache(maxsize=2048)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from gateway.domain.errors import unknown_model
 from gateway.domain.request import VisionRequest
 from gateway.domain.routing import Standing, pick
 from gateway.pipeline.backend import Backend
@@ -14,11 +15,23 @@ _COMPARED_BYTES = 4096
 
 def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
     """Before the request is priced; with one server there is nothing to choose. Whatever refuses it from now on counts
-    for its model.
+    for its model. Raises GatewayError 404 where its tenant may not ask for that.
     """
     if len(parts.backends) > 1:
         exchange.goes_to(best_of(parts.backends, exchange, request, parts.clock()))
     exchange.model = exchange.models.served(request.model)
+    if exchange.tenant.models is not None:
+        refuse_model(parts, exchange, request.model or "")
+
+
+def refuse_model(parts: Parts, exchange: Exchange, name: str) -> None:
+    """For a tenant, models that it may not ask for are not there: it is told no more of them than of those that are
+    not. It has to name one, for what a server takes otherwise is the server's affair. Raises GatewayError 404.
+    """
+    tenant = exchange.tenant
+    if not tenant.may_use(name):
+        listed = {each for backend in parts.backends for each in backend.models.names if tenant.may_use(each)}
+        raise unknown_model(name, listed, param="model")
 
 
 def best_of(backends: Sequence[Backend], exchange: Exchange, request: VisionRequest, now: float) -> Backend:

@@ -4,6 +4,7 @@ Settling closes the lease. Booking then teaches the learners, counts the metrics
 complete answer it is done once the client has the last byte, for nobody should wait for it.
 """
 
+from gateway.domain.bill import Bill
 from gateway.domain.cost import RequestCost, Uncertainty
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.image import ImageAction, ImagePlan
@@ -35,6 +36,7 @@ from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from
 # Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
 _TAIL_BYTES = 8192
 _SURE_SHARE = 20  # where more than so small a part of what images cost is uncertain, nothing is told about the text
+_PAID = {Outcome.FINISHED, Outcome.CLIENT_LEFT}
 _OF_THE_UPSTREAM = {Code.UPSTREAM_ERROR, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_UNAVAILABLE}
 
 
@@ -180,10 +182,20 @@ def let_go(parts: Parts, exchange: Exchange, ending: Ending = Ending.IGNORED) ->
 
 def _book(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None = None) -> None:
     account(parts.metrics, exchange, outcome)
+    if exchange.bill is not None:
+        _close_bill(parts, exchange, exchange.bill, outcome)
     _count(parts, exchange, outcome)
     if exchange.would_be is not None:
         _count_in_shadow(parts, exchange, exchange.would_be)
     _tell(parts, exchange, outcome, error, _status(parts, exchange, outcome, error))
+
+
+def _close_bill(parts: Parts, exchange: Exchange, bill: Bill, outcome: Outcome) -> None:
+    """Who got no answer pays for none; who left an answer has had it made. What the server counted stands above what
+    was expected.
+    """
+    tokens = exchange.usage.prompt_tokens if exchange.usage else None
+    bill.close(parts.clock(), tokens=tokens, is_void=outcome not in _PAID)
 
 
 def _tell(parts: Parts, exchange: Exchange, outcome: Outcome, error: GatewayError | None, status: int | None) -> None:

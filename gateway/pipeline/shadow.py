@@ -24,6 +24,7 @@ from gateway.pipeline.routing import route
 from gateway.pipeline.stored import look_behind
 from gateway.pipeline.story import (
     hash_images,
+    price_bill,
     refuse_what_is_late,
     spare_known,
     ticket_of,
@@ -62,6 +63,8 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
     except Exception:  # noqa: BLE001 - whatever it is, the client's answer does not depend on it
         _log.exception("request %s met a fault while it was decided in shadow; it is sent", exchange.request_id)
         is_undecided = True
+    if error is not None and exchange.bill is not None:
+        exchange.bill.close(parts.clock())  # in earnest it would have had nothing
     lease = exchange.lease if isinstance(exchange.lease, ShadowLease) else None
     told = error, lease, exchange.plans, exchange.trimmed, declare_rungs(exchange), is_undecided
     if exchange.fallback is not None:
@@ -110,6 +113,8 @@ async def _admitted(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     gate = exchange.backend.gate
     exchange.queued, exchange.capacity = parts.clock(), gate.capacity
     refuse_what_is_late(exchange, exchange.queued)
+    if exchange.bill is not None:
+        price_bill(exchange, exchange.bill, cost, exchange.queued)
     lease = exchange.lease = ShadowLease(gate, ticket_of(parts, exchange, cost, exchange.queued))
     if exchange.relieved is not None and lease.is_admitted:
         exchange.relieved.remember()

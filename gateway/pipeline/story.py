@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from http.client import BAD_REQUEST, TOO_MANY_REQUESTS
 
+from gateway.domain.bill import Bill
 from gateway.domain.cost import RequestCost, spare_served
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.geometry import Size
@@ -132,11 +133,19 @@ async def admit(parts: Parts, exchange: Exchange, cost: RequestCost) -> None:
     """Step 6: the lease, at once or after waiting. Raises GatewayError 429 or 503."""
     exchange.queued, exchange.capacity = parts.clock(), exchange.backend.gate.capacity
     refuse_what_is_late(exchange, exchange.queued)
+    if exchange.bill is not None:
+        price_bill(exchange, exchange.bill, cost, exchange.queued)
     ticket = ticket_of(parts, exchange, cost, exchange.queued)
     if len(parts.backends) == 1:
         exchange.lease = await exchange.backend.gate.admit(ticket)
     else:
         await _admit_at_one_of_several(exchange, ticket)
+
+
+def price_bill(exchange: Exchange, bill: Bill, cost: RequestCost, now: float) -> None:
+    """What the request is expected to take of its tenant's quota. Raises GatewayError 400 or 429."""
+    pixels = sum(plan.info.size.pixels for plan in exchange.plans)
+    bill.price(now, cost.prompt_tokens.expected, len(exchange.plans), pixels)
 
 
 async def _admit_at_one_of_several(exchange: Exchange, ticket: Ticket) -> None:
@@ -236,6 +245,8 @@ async def send(parts: Parts, exchange: Exchange, body: Sequence[Segment] | None,
     """Step 9: the body goes out, the head of the answer comes back. Raises GatewayError 502, 503 or 504."""
     exchange.sent_at = parts.clock()
     exchange.backend.breaker.sent(exchange.sent_at)
+    if exchange.bill is not None:
+        exchange.bill.sent(exchange.sent_at)
     if exchange.lease is not None:
         exchange.lease.sent(is_streamed=is_streaming)
         if not is_streaming:

@@ -16,6 +16,7 @@ from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.planning import Plan, image_cost
 from gateway.pipeline.pricing import cost_of, price
 from gateway.pipeline.reading import read_aside, read_request
+from gateway.pipeline.routing import refuse_model
 from gateway.pipeline.texts import encode_chat, encode_prompt
 from gateway.wire.read import utf8_bytes
 from gateway.wire.routes import Kind, Route
@@ -148,6 +149,8 @@ def _known(parts: Parts, exchange: Exchange, name: str | None) -> ServedModel:
     elif None not in said and not any(name in backend.models.names for backend in parts.backends):
         listed = {each for backend in parts.backends for each in backend.models.names}
         raise unknown_model(name or "", listed, param="model")
+    if exchange.tenant.models is not None:
+        refuse_model(parts, exchange, name or "")
     return exchange.models.served(name)
 
 

@@ -23,6 +23,7 @@ from gateway.upstream.client import Answer
 from gateway.upstream.errors import UpstreamError
 from gateway.wire.declare import pressure_header, shadow_headers, success_headers
 from gateway.wire.errors import error_headers, error_status
+from gateway.wire.quota import quota_headers
 from gateway.wire.routes import Kind
 from gateway.wire.voices import voice_of
 
@@ -85,6 +86,8 @@ def _kept_back(exchange: Exchange) -> bytes:
 def _declared(parts: Parts, exchange: Exchange) -> list[tuple[bytes, bytes]]:
     """The headers of a success; an error of the upstream gets the id, and what shadow mode has to say."""
     ids = [(b"x-request-id", echoed_id(exchange))]
+    if (quota := exchange.tenant.quota) is not None:
+        ids += quota_headers(quota.levels(parts.clock()))
     if (would_be := exchange.would_be) is not None:
         ids += shadow_headers(
             would_be.fate,
@@ -169,6 +172,8 @@ async def _drained(error: GatewayError, arrival: Arrival, receive: Receive) -> b
 
 def _about(exchange: Exchange) -> list[tuple[bytes, bytes]]:
     headers = [(b"x-request-id", echoed_id(exchange)), *pressure_header(declare_rungs(exchange))]
+    if (quota := exchange.tenant.quota) is not None:
+        headers += quota_headers(quota.levels(exchange.ended))
     if exchange.route.kind is Kind.WRONG_METHOD:
         headers.append((b"allow", ", ".join(exchange.route.methods).encode()))
     return headers

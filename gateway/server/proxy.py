@@ -10,10 +10,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gateway.domain.bill import Bill
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
 from gateway.domain.stored_answers import owner_of
-from gateway.domain.tenancy import Tenancy
+from gateway.domain.tenancy import Tenancy, unauthorised
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline import settle
 from gateway.pipeline.backend import refuse_if_all_full
@@ -43,6 +44,7 @@ from gateway.server.page_access import PageAccess
 from gateway.server.preflight_route import answer_preflight
 from gateway.server.receive import BodyLimits, ClientLeftError, Receive, receive_body
 from gateway.server.tokens_route import answer_tokens
+from gateway.server.trusted_header import TrustedHeader
 from gateway.server.try_route import answer_try
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.routes import ANSWERED_HERE, TRY_PATH, WITH_OWNER, WITHOUT_BODY, Kind, classify, sent_on
@@ -57,7 +59,7 @@ _SLOW_READER_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What guards the way in."""
+    """What guards the way in. `trusted_header` is there only where a proxy may name tenants."""
 
     seats: Seats
     body_budget: ByteBudget
@@ -66,6 +68,7 @@ class Door:
     tenancy: Tenancy
     page: PageAccess
     drain: Drain
+    trusted_header: TrustedHeader | None = None
 
 
 class Proxy:
@@ -108,10 +111,16 @@ class Proxy:
             if exchange.is_answering:
                 raise
             await send_refusal(_fault(exchange), exchange, arrival, receive, send, None)
+        finally:
+            if exchange.bill is not None:
+                exchange.bill.close(self._parts.clock())  # whatever end was overlooked
 
     def _begin(self, scope: Scope, arrival: Arrival) -> Exchange:
         now = self._parts.clock()
-        tenant = self._door.tenancy.tenant_of(arrival.key, now)
+        trusted = self._door.trusted_header
+        named = None if trusted is None else trusted.named_by(scope)
+        tenancy = self._door.tenancy
+        tenant = tenancy.tenant_of(arrival.key, now) if named is None else tenancy.tenant_by_name(named, now)
         asked_priority, deadline_seconds = arrival.priority, arrival.deadline_seconds
         trace = None if self._parts.tracing is None else self._parts.tracing.begin(scope["headers"])
         exchange = Exchange(
@@ -137,6 +146,8 @@ class Proxy:
         route = exchange.route = classify(exchange.method, exchange.path, self._parts.policies.open_routes)
         if route.kind is Kind.TOKENS and not self._counts_here(arrival):
             route = exchange.route = sent_on(route)
+        if exchange.tenant.is_refused:
+            raise unauthorised(exchange.tenant)
         self._refuse_closed(exchange)
         if route.kind in WITH_OWNER:
             exchange.owner = owner_of(exchange.tenant, arrival.key)
@@ -149,9 +160,15 @@ class Proxy:
             elif route.kind is Kind.STORED_RESPONSE and exchange.would_be is None:
                 await self._pass_stored(exchange, receive, send)
             else:
+                if exchange.tenant.quota is not None and route.kind not in ANSWERED_HERE:
+                    self._open_bill(exchange, Bill(exchange.tenant.quota, exchange.tenant.shown_name))
                 await self._serve_seated(exchange, arrival, receive, send)
         finally:
             self._door.seats.give_back()
+
+    def _open_bill(self, exchange: Exchange, bill: Bill) -> None:
+        bill.open(exchange.arrived)
+        exchange.bill = bill
 
     def _refuse_closed(self, exchange: Exchange) -> None:
         refusal = exchange.route.refusal

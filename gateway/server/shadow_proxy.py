@@ -1,10 +1,12 @@
 """The proxied routes in shadow mode: everything goes on as it came, and what would have ended here is only noted.
 
 Refused is only what this machine or the upstream must be kept from: bodies for which there is no memory (413, 429),
-more requests than seats (429), routes for operators and unknown ones (403, 404), and whoever comes while the gateway is
-leaving (503). Times that end a request in earnest do not end it here; the client's patience does.
+more requests than seats (429), who has no key where keys are configured (401), routes for operators and unknown ones
+(403, 404), and whoever comes while the gateway is leaving (503). Times that end a request in earnest do not end it
+here; the client's patience does.
 """
 
+from gateway.domain.bill import Bill
 from gateway.domain.errors import GatewayError
 from gateway.pipeline import shadow
 from gateway.pipeline.exchange import Exchange, Parts
@@ -52,6 +54,13 @@ class ShadowProxy(Proxy):
         exchange.body_bytes = arrival.content_length or 0
         if exchange.would_be is None and exchange.route.kind is not Kind.OPENED:
             exchange.would_be = _told_by_headers(arrival, exchange.route.kind, self._told_limits)
+
+    def _open_bill(self, exchange: Exchange, bill: Bill) -> None:
+        """What would be refused counts for nothing."""
+        try:
+            super()._open_bill(exchange, bill)
+        except GatewayError as refusal:
+            exchange.would_be = exchange.would_be or WouldBe(refusal)
 
     async def _receive(
         self, exchange: Exchange, arrival: Arrival, receive: Receive, body_hold: BodyHold

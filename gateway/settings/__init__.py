@@ -11,6 +11,7 @@ from gateway.domain.output import ReservationRule
 from gateway.settings.calibration import CalibrationWay
 from gateway.settings.hand_on import HandOnSettings
 from gateway.settings.hub import HubSettings
+from gateway.settings.keys import KeySettings, TenantsFromSettings
 from gateway.settings.media import AudioSettings, VideoSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
@@ -71,6 +72,8 @@ class Settings(Section):
     models: Models = ()
     hub: HubSettings = HubSettings()
     calibration: CalibrationWay = "tokenize"
+    keys: KeySettings = KeySettings()
+    tenants_from: TenantsFromSettings = TenantsFromSettings()
     tenants: Tenants = ()
     tokens: TokenSettings = TokenSettings()
     hand_on: HandOnSettings = HandOnSettings()
@@ -85,6 +88,11 @@ class Settings(Section):
     @property
     def is_shadow(self) -> bool:
         return self.mode == "shadow"
+
+    @property
+    def has_keys(self) -> bool:
+        """Keys of clients are configured, be there any just now or not."""
+        return self.keys.file is not None or any(tenant.key_sha256 for tenant in self.tenants)
 
     @model_validator(mode="wrap")
     @classmethod

@@ -25,9 +25,13 @@ def is_installed(distribution: str) -> bool:
 class ServerSettings(Section):
     """The side towards clients."""
 
-    host: Annotated[str, Field(description="address to listen on; the default is every one of this machine")] = (
-        "0.0.0.0"  # noqa: S104  # a gateway that only the own host can reach serves nobody
-    )
+    host: Annotated[
+        str | None,
+        Field(
+            description="address to listen on; left out: 0.0.0.0, which is every one of this machine, where keys are "
+            "configured, else 127.0.0.1"
+        ),
+    ] = None
     port: Annotated[int, Field(ge=1, le=65_535, description="port to listen on")] = 8080
     seats: Annotated[int, Field(ge=0, description="requests inside the gateway at once; 0 refuses all")] = 2048
     max_body_bytes: Annotated[

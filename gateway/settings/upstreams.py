@@ -47,11 +47,18 @@ class UpstreamSettings(Section):
     url: Annotated[Address, Field(description="where it is, without /v1")] = HttpUrl("http://127.0.0.1:8000")
     api_key: Annotated[
         Key | None,
-        Field(description="the server's key, sent in place of the client's own; left out: the client's own goes on"),
+        Field(description="the server's key, sent with every request; what clients bring stays here"),
     ] = None
     api_key_file: Annotated[
         str | None, Field(description="a file that has the key, as a mounted secret; left out: api_key")
     ] = None
+    forward_client_key: Annotated[
+        bool,
+        Field(
+            description="where the gateway has no keys: what clients bring (`authorization`, `x-api-key`) goes on, for "
+            "servers that know the clients' keys themselves"
+        ),
+    ] = False
     connect_timeout_seconds: Annotated[PositiveFloat, Field(description="for a connection to the server")] = 5.0
     first_byte_timeout_seconds: Annotated[
         PositiveFloat,

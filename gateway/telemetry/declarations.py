@@ -16,6 +16,7 @@ from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
 from gateway.telemetry.declaring import Declaration, Label
+from gateway.telemetry.tenant_declarations import OF_TENANTS, TENANT_CLASS
 
 OTHER = "other"
 ONLY_UPSTREAM = "default"
@@ -55,7 +56,6 @@ _DECISION = Label(
 _PRIORITY = Label(
     "priority", tuple(priority.label for priority in Priority), "How urgent it was, after its tenant's bound."
 )
-TENANT_CLASS = Label("tenant_class", None, "The operator's name for the tenant; `default`: whose key he did not name.")
 UPSTREAM = Label("upstream", None, "The server's name in the settings; `default` where there is but one address.")
 _CODE = Label("code", IMAGE_CODES, "The error code that the client got.")
 _FORMAT = Label("format", (*ImageFormat, UNKNOWN), "As the bytes say; `unknown`: left out before it was looked at.")
@@ -233,6 +233,7 @@ RECORDED = (
 )
 
 OBSERVED = (
+    *OF_TENANTS,
     Declaration("queue_depth", "gauge", "Requests that wait.", (UPSTREAM,)),
     Declaration(
         "queue_cost_tokens", "gauge", "Prompt and reserved output tokens of the requests that wait.", (UPSTREAM,)

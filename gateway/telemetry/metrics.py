@@ -32,6 +32,7 @@ from gateway.telemetry import declarations as declared
 from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN
 from gateway.telemetry.declaring import Declaration, Label
 from gateway.telemetry.request_log import TokensUsed
+from gateway.telemetry.tenant_declarations import TENANT_CLASS
 
 _Kind = TypeVar("_Kind")
 
@@ -140,7 +141,7 @@ class Metrics:
     ) -> None:
         self._upstreams = upstreams
         self._requests = CounterTable(declared.REQUESTS)
-        classes = tuple(dict.fromkeys((DEFAULT_CLASS, *tenant_classes)))
+        classes = self._classes = tuple(dict.fromkeys((DEFAULT_CLASS, *tenant_classes)))
         self._rejections = CounterTable(declared.REJECTIONS, classes)
         self._image_errors = CounterTable(declared.IMAGE_ERRORS)
         self._images = CounterTable(declared.IMAGES)
@@ -343,7 +344,11 @@ class Metrics:
             yield _family(declared.BUILD_INFO, {self._build: 1})
 
     def _at_zero(self, declaration: Declaration) -> Reading:
-        at_run_time = {declared.UPSTREAM: self._upstreams, declared.MODEL: sorted(self._models)}
+        at_run_time = {
+            declared.UPSTREAM: self._upstreams,
+            declared.MODEL: sorted(self._models),
+            TENANT_CLASS: self._classes,
+        }
         values = [label.values or at_run_time.get(label, ()) for label in declaration.labels]
         return dict.fromkeys(product(*values), 0.0) if values else 0.0
 

@@ -15,7 +15,7 @@ from yarl import URL
 from gateway.upstream.answer import Answer, Pulse
 from gateway.upstream.call import FAILURES, Call, Connector, Request, current_call
 from gateway.upstream.errors import UpstreamBrokenError, UpstreamDownError, UpstreamError, UpstreamTimeoutError
-from gateway.upstream.headers import request_headers
+from gateway.upstream.headers import CREDENTIALS, request_headers
 from gateway.upstream.tls import UpstreamTls
 from gateway.upstream.watchdog import Deadline, UpstreamTimeouts, Watchdog
 from gateway.wire.hand_on import NO_HEADERS, OwnHeaders
@@ -45,7 +45,9 @@ class ClientStatistics:
 
 
 class UpstreamClient:
-    """Requests to one vLLM. `start` belongs inside the event loop; `close` cuts what is still under way."""
+    """Requests to one vLLM. `start` belongs inside the event loop; `close` cuts what is still under way. Headers of
+    clients that are `withheld` never go out.
+    """
 
     def __init__(
         self,
@@ -53,11 +55,13 @@ class UpstreamClient:
         timeouts: UpstreamTimeouts | None = None,
         *,
         upstream_key: str | None = None,
+        withheld: frozenset[bytes] = CREDENTIALS,
         tls: UpstreamTls | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._timeouts = timeouts or UpstreamTimeouts()
         self._upstream_key = upstream_key
+        self._withheld = withheld
         self._context = None if tls is None else tls.context
         self._server_name = None if tls is None else tls.server_name
         self._loop: asyncio.AbstractEventLoop
@@ -92,13 +96,15 @@ class UpstreamClient:
         )
 
     @property
-    def has_own_key(self) -> bool:
-        """All requests go out under the gateway's key, not under the client's."""
-        return self._upstream_key is not None
+    def forwards_client_keys(self) -> bool:
+        """Requests go out under the keys that clients bring."""
+        return not self._withheld >= CREDENTIALS
 
     def passed_on(self, headers: Sequence[tuple[bytes, bytes]]) -> frozenset[tuple[str, str]]:
         """What of a client's headers vLLM gets to see."""
-        return frozenset(request_headers(headers, request_id="", upstream_key=self._upstream_key))
+        return frozenset(
+            request_headers(headers, request_id="", upstream_key=self._upstream_key, withheld=self._withheld)
+        )
 
     async def send(
         self,
@@ -119,7 +125,11 @@ class UpstreamClient:
         Raises an UpstreamError, after which nothing is left to finish.
         """
         pairs = request_headers(
-            headers, request_id=request_id, upstream_key=self._upstream_key, own_headers=own_headers
+            headers,
+            request_id=request_id,
+            upstream_key=self._upstream_key,
+            withheld=self._withheld,
+            own_headers=own_headers,
         )
         url = URL(self._base_url + path, encoded=True)
         short_body, pieces = None, None

@@ -34,7 +34,7 @@ _NOT_TO_VLLM = _OF_ONE_CONNECTION | {
     b"x-data-parallel-rank",  # picks an engine past the balancing of vLLM
     b"x-request-id",  # two requests under one id upset vLLM, so it gets one of ours
 }
-_CREDENTIALS = frozenset({b"authorization", b"x-api-key"})
+CREDENTIALS = frozenset({b"authorization", b"x-api-key"})
 _NOT_TO_CLIENT = _OF_ONE_CONNECTION | {
     b"date",  # the gateway's own server writes both
     b"server",
@@ -49,17 +49,17 @@ def request_headers(
     *,
     request_id: str,
     upstream_key: str | None,
+    withheld: frozenset[bytes] = CREDENTIALS,
     own_headers: OwnHeaders = NO_HEADERS,
 ) -> list[tuple[str, str]]:
     """Headers of the request to vLLM from the client's (names in lower case, as ASGI hands them over).
 
-    With `upstream_key` the client's own credentials stay here and that key goes in their place, and so it is with all
-    that `own_headers` name. Values that are not
-    UTF-8 get replacement characters, for the client library can send no others.
+    `withheld` stay here, as does all that `own_headers` name; with `upstream_key` that key goes along. Values that are
+    not UTF-8 get replacement characters, for the client library can send no others.
     """
     names = tuple([name for name, _ in raw])
     nominating = _nominating(raw) if b"connection" in names else b""
-    passing = _towards_vllm(names, nominating, upstream_key is not None, tuple(own_headers))
+    passing = _towards_vllm(names, nominating, withheld, tuple(own_headers))
     kept = [(name, raw[index][1].decode("utf-8", "replace")) for index, name in passing]
     kept.append(("accept-encoding", "identity"))
     kept.append(("x-request-id", request_id))
@@ -80,10 +80,10 @@ def answer_headers(raw: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 
 @lru_cache(maxsize=_REMEMBERED)
 def _towards_vllm(
-    names: tuple[bytes, ...], nominating: bytes, is_key_ours: bool, own_names: tuple[str, ...]
+    names: tuple[bytes, ...], nominating: bytes, withheld: frozenset[bytes], own_names: tuple[str, ...]
 ) -> tuple[tuple[int, str], ...]:
     """Which of a request's names pass, as text."""
-    local = _NOT_TO_VLLM | _nominated(nominating) | (_CREDENTIALS if is_key_ours else frozenset())
+    local = _NOT_TO_VLLM | _nominated(nominating) | withheld
     local |= frozenset(name.encode() for name in own_names)
     return tuple((index, names[index].decode("latin-1")) for index in _passing(names, local))
 

@@ -8,7 +8,7 @@ import math
 
 import msgspec
 
-from gateway.domain.errors import GatewayError
+from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
 
 _LONGEST_SECONDS = 60.0
@@ -82,6 +82,8 @@ def error_headers(error: GatewayError, body: bytes, jitter: float) -> list[tuple
         (b"content-length", b"%d" % len(body)),
         (b"x-gateway-reason", error.reason.value.encode()),
     ]
+    if error.code is Code.INVALID_API_KEY:
+        headers.append((b"www-authenticate", b"Bearer"))
     return headers + retry_headers(error, jitter)
 
 
@@ -89,7 +91,7 @@ def retry_headers(error: GatewayError, jitter: float) -> list[tuple[bytes, bytes
     """Those that say when to come back, or that it is of no use."""
     if error.status == 400:
         return [(b"x-should-retry", b"false")]
-    if _is_overload(error) and not error.is_promise:
+    if _is_overload(error) and not error.is_promise and error.reason is not Reason.TENANT_CONCURRENCY:
         return [(b"retry-after", b"60"), (b"x-should-retry", b"false")]
     if error.retry_after_seconds is None:
         return []

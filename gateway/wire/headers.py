@@ -28,6 +28,23 @@ class Header:
     help: str
 
 
+_OF_QUOTAS = (
+    ("x-ratelimit", "requests", "60", "requests for the model servers", "1s"),
+    ("x-ratelimit", "tokens", "100000", "prompt tokens, images included", "840ms"),
+    ("x-gateway", "images", "200", "images", "1m30s"),
+    ("x-gateway", "pixels", "200000000", "pixels of images, as they came", "6s"),
+)
+_QUOTA_HELP = {
+    "limit": "What the tenant may have in a minute of {what}. Only where it has such a quota; also with refusals.",
+    "remaining": "What it may have of them just now.",
+    "reset": "Until it may have all of them again, if nothing else comes, as OpenAI has it: `250ms`, `8.64s`, `6m0s`.",
+}
+QUOTA_HEADERS = tuple(
+    Header(Carrier.SUCCESS, f"{start}-{kind}-{what}", reset if kind == "reset" else most, text.format(what=told))
+    for start, what, most, told, reset in _OF_QUOTAS
+    for kind, text in _QUOTA_HELP.items()
+)
+
 HEADERS = (
     Header(
         Carrier.REQUEST,
@@ -68,8 +85,8 @@ HEADERS = (
         Carrier.REQUEST,
         "authorization",
         "Bearer sk-team-a",
-        "The key that makes the client a tenant. Nobody is refused for it. It goes on to vLLM unless "
-        "`upstream.api_key` is set.",
+        "The client's key, which says whose the request is. Where keys are configured, a request without a known one "
+        "is refused with 401. It never goes on to vLLM, unless `upstream.forward_client_key` says so.",
     ),
     Header(Carrier.REQUEST, "x-api-key", "sk-team-a", "The same, where there is no `authorization`."),
     Header(
@@ -167,6 +184,7 @@ HEADERS = (
         "estimate; lower=57; upper=612",
         "With a count of tokens by the gateway: `exact`, or `estimate` and what it may lie between.",
     ),
+    *QUOTA_HEADERS,
     Header(
         Carrier.REFUSAL,
         "x-gateway-reason",
@@ -193,6 +211,7 @@ HEADERS = (
         "OpenAI's SDKs obey.",
     ),
     Header(Carrier.REFUSAL, "x-request-id", "order-4711", "As with a success."),
+    Header(Carrier.REFUSAL, "www-authenticate", "Bearer", "With 401: how to send a key."),
     Header(Carrier.REFUSAL, "allow", "POST", "With 405: the methods of the route."),
     Header(
         Carrier.REFUSAL,
@@ -229,7 +248,7 @@ HEADERS = (
         Carrier.TO_VLLM,
         "authorization",
         "Bearer the-servers-key",
-        "`upstream.api_key` where it is set, in place of the client's `authorization` and `x-api-key`.",
+        "`upstream.api_key` where it is set; never what the client sent, unless `upstream.forward_client_key` says so.",
     ),
     Header(Carrier.TO_VLLM, "accept-encoding", "identity", "Answers must come readable: usage is looked for in them."),
 )

@@ -64,7 +64,7 @@ def responses_usage_of(body_tail: bytes) -> Usage | None:
         tokens = msgspec.convert(value, _Tokens)
     except (ValueError, RecursionError):
         return None
-    return Usage(tokens.input_tokens, tokens.output_tokens)
+    return Usage(tokens.input_tokens, tokens.output_tokens, cached_tokens=cached_tokens(tokens.input_tokens_details))
 
 
 class _Failure(msgspec.Struct, gc=False):

@@ -15,8 +15,6 @@ FOR_WANT_OF_ROOM = (
     Reason.ENCODER_BUDGET,
     Reason.PREPROCESS_BUDGET,
     Reason.HOST_MEMORY,
-    Reason.TENANT_QUOTA,
-    Reason.TENANT_CONCURRENCY,
     Reason.SHED_PRIORITY,
     Reason.UPSTREAM_DOWN,
     Reason.UPSTREAM_LOADING,
@@ -99,6 +97,40 @@ _RATES = Row(
             Query(promql.only_if_any(promql.rate(f"gateway_image_errors_total{of()}", "code")), "{{code}}"),
             unit="cps",
             runbook="Reasons of refusals",
+        ),
+    ],
+)
+
+_QUOTAS = Row(
+    "Keys and quotas of tenants",
+    [
+        graph(
+            "Quota used",
+            "Share of what a tenant may have: by the minute, and inside at once. Of a class with several tenants, that "
+            "of the one who used most. At 1 its requests are refused.",
+            Query(
+                promql.highest(f"gateway_tenant_quota_used_ratio{of()}", "tenant_class", "quota"),
+                "{{tenant_class}} {{quota}}",
+            ),
+            unit="percentunit",
+            width=12,
+            runbook="Reasons of refusals",
+        ),
+        graph(
+            "Keys in use",
+            "Keys of clients that are let in; 0 where none are configured. Stale: the file of them is bad at so many "
+            "gateways, where older keys are in use.",
+            Query(promql.highest(f"gateway_keys{of()}"), "keys"),
+            Query(promql.summed(f"gateway_keys_stale{of()}"), "gateways with stale keys"),
+            runbook="VlmGatewayKeysStale",
+            unit="short",
+        ),
+        graph(
+            "Reading the keys file anew",
+            "Failed: the file is bad, and the keys that there were stay; the log says why.",
+            Query(promql.rate(f"gateway_key_reloads_total{of()}", "result"), "{{result}}"),
+            unit="cps",
+            runbook="VlmGatewayKeysStale",
         ),
     ],
 )
@@ -190,5 +222,5 @@ REJECTIONS = Dashboard(
     "vlm-gateway / Rejections",
     "What was refused and why, how long requests waited, and when clients were told to come back.",
     ("job", "instance", "model"),
-    [_TOTALS, _RATES, _WAITING, _SHADOW],
+    [_TOTALS, _RATES, _QUOTAS, _WAITING, _SHADOW],
 )

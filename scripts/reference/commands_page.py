@@ -1,6 +1,7 @@
 """docs/reference/commands.md, from the command line's own help."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -17,8 +18,16 @@ be used, with every mistake named on standard error; what 1 means stands with th
 def commands_page() -> str:
     group: Any = typer.main.get_command(app)
     with group.make_context("vlm-gateway", ["serve"], resilient_parsing=True) as context:
-        commands = [_command(name, each, context) for name, each in group.commands.items()]
+        commands = [_command(name, each, context) for name, each in _commands(group)]
     return page("Command line", "the help of gateway/cli", _INTRO.rstrip(), *commands)
+
+
+def _commands(group: Any, start: str = "") -> Iterator[tuple[str, Any]]:
+    """Each with its whole name, and behind those that have commands of their own these."""
+    for name, each in group.commands.items():
+        yield start + name, each
+        if hasattr(each, "commands"):
+            yield from _commands(each, f"{start}{name} ")
 
 
 def _command(name: str, command: Any, context: Any) -> str:

@@ -5,7 +5,7 @@ from gateway.domain.outcome import Reason
 
 _IMAGE = "messages[0].content[1].image_url.url"
 
-NEVER_SAID = frozenset({Code.INVALID_API_KEY})
+NEVER_SAID: frozenset[Code] = frozenset()
 """Codes that nothing in the gateway says yet."""
 
 EXAMPLES = {
@@ -91,6 +91,7 @@ EXAMPLES = {
             Code.PERMISSION_DENIED,
             "`/v1/responses/render` is closed here: it takes prepared model inputs whose cost cannot be checked.",
         ),
+        GatewayError(Code.INVALID_API_KEY, "The API key is not known here. Ask the operator of this gateway for one."),
         GatewayError(Code.MODEL_NOT_FOUND, "There is no model 'gpt-4o'; there are: tiny."),
         GatewayError(Code.NOT_FOUND, "There is no route `/chat/completions` here."),
         GatewayError(Code.METHOD_NOT_ALLOWED, "`/v1/chat/completions` answers POST only."),

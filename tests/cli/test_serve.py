@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 
 import httpx
 import pytest
@@ -208,3 +209,39 @@ def test_shadow_mode_is_a_flag_and_the_log_says_so(emulator, tmp_path):
 def test_a_mode_that_there_is_not():
     result = CliRunner().invoke(app, ["serve", "--mode", "watch"])
     assert (result.exit_code, "'enforce' or 'shadow'" in result.stderr) == (2, True)
+
+
+def test_it_says_where_it_listens_and_takes_other_keys_at_sighup(emulator, tmp_path):
+    keys = tmp_path / "keys.yaml"
+    made = CliRunner().invoke(app, ["key", "create", "one", "--file", str(keys)])
+    bearer = {"authorization": f"Bearer {made.stdout.strip()}"}
+    arguments = ("--host", "127.0.0.1", "--set", f"keys.file={keys}")
+    with serving(emulator.base_url, tmp_path, *arguments) as (process, url, output):
+        assert httpx.get(f"{url}/v1/models").status_code == 401
+        assert httpx.get(f"{url}/v1/models", headers=bearer).status_code == 200
+        CliRunner().invoke(app, ["key", "revoke", "one", "--file", str(keys)])
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while httpx.get(f"{url}/v1/models", headers=bearer).status_code == 200:
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.02)
+        assert process.poll() is None
+        lines = lines_of(output)
+    assert any(line.get("message", "").endswith("server.host says so") for line in lines)
+    (told,) = [line for line in lines if line.get("event") == "keys_reloaded"]
+    assert told["keys_revoked"] == ["one"]
+
+
+def test_without_keys_it_listens_to_its_own_machine_alone(emulator, tmp_path):
+    with serving(emulator.base_url, tmp_path) as (_, _, output):
+        text = output.read_text()
+    assert "listening on 127.0.0.1:" in text
+    assert "no keys are configured, so only this machine may come" in text
+
+
+def test_a_keys_file_that_cannot_be_read_ends_the_start(tmp_path):
+    none = tmp_path / "none.yaml"
+    for command in ("serve", "check"):
+        ended = CliRunner().invoke(app, [command, "--set", f"keys.file={none}"])
+        assert ended.exit_code == 2
+        assert ended.stderr == f"The keys cannot be read:\n{none}: No such file or directory\n"

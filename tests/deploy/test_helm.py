@@ -12,6 +12,7 @@ import pytest
 import yaml
 from helm_python.chart import lint
 
+from gateway.access import listening_of
 from gateway.settings_sources import SettingsError
 from gateway.wire.routes import Kind, classify
 from tests.deploy.manifests import CHART, ROOT, ChartError, helm_notes, helm_rendered
@@ -91,11 +92,17 @@ def test_all_names_are_of_the_release(rendered, name):
 
 
 class TestSettings:
+    @BY_NAME
+    def test_other_pods_reach_it(self, rendered, name):
+        assert listening_of(settings_in(rendered[name])).host == "0.0.0.0"
+
     def test_they_are_what_stands_in_the_values(self, rendered):
         settings = settings_in(rendered["everything"])
         assert (settings.server.port, settings.images.max_bytes) == (9000, 10_000_000)
         assert settings.history.marker == "[an image: left out]\n"
         assert settings.upstream.api_key.get_secret_value() == "k"
+        assert settings.keys.file == "/run/secrets/vlm-gateway/keys.yaml"
+        assert settings_in(rendered["defaults"]).keys.file is None
         assert [each.shown_name for each in settings_in(rendered["several"]).upstreams] == ["a", "b"]
 
     def test_a_name_that_the_gateway_does_not_know_is_found_by_the_tests_as_by_the_gateway(self):
@@ -127,6 +134,7 @@ class TestValues:
             ("podMonitor.interval", 15),
             ("httpRoute", {"enabled": True}),
             ("secret.upstreamKey", "../key"),
+            ("secret.keys", "../keys.yaml"),
         ],
     )
     def test_one_that_is_misspelt_or_of_the_wrong_kind_ends_the_install(self, path, value):
@@ -168,6 +176,8 @@ class TestNotes:
         assert "before 2 model servers." in helm_notes(SEVERAL)
         assert "shadow mode" in helm_notes(SMALL)
         assert "shadow mode" not in helm_notes({})
+        assert "whoever reaches the Service may use it" in helm_notes({})
+        assert "whoever reaches the Service may use it" not in helm_notes(EVERYTHING)
         assert "Nothing scrapes" in helm_notes({})
         assert "Nothing scrapes" not in helm_notes(EVERYTHING)
 

@@ -26,6 +26,7 @@ NO_DATA = {
     ("estimates", "Models of unknown family", 0): "the settings name the family of each",
     ("estimates", "Requests with images of no exact price", 0): "size alone decides in the families of the day",
     ("overview", "Gateways that drain", 0): "none of them is told to",
+    ("rejections", "Keys in use", 1): "the keys file is good all day",
     ("images", "Videos and audio", 0): "no server here takes any",
     ("budget", "KV blocks beyond the sum", 1): "no two answers here are long enough to end apart",
     ("budget", "Prompt tokens before their first token", 1): "bounded only where a level of service is stated",

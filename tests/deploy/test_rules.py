@@ -21,6 +21,7 @@ OF_THE_CLIENT = {
     *("never_fits_context", "never_fits_kv", "never_fits_encoder", "never_fits_sequences", "too_many_images"),
     "media_not_allowed",
     *("bad_image", "bad_request", "unauthorised", "closed_route", "body_too_large", "request_timeout", "not_found"),
+    *("tenant_quota", "tenant_concurrency"),  # more room would not help: the tenant may not have it
     "draining",
 }
 

@@ -9,7 +9,7 @@ EVERYTHING = {
         "pressure": {"shrink": {"enter": 2.5, "leave": 1, "preset": "ocr"}},
         "history": {"marker": "[an image: left out]\n"},
     },
-    "secret": {"name": "vllm-key", "upstreamKey": "api-key"},
+    "secret": {"name": "vllm-key", "upstreamKey": "api-key", "keys": "keys.yaml"},
     "image": {"repository": "registry.example.com/vlm-gateway", "tag": "1.2.3"},
     "imagePullSecrets": [{"name": "registry"}],
     "replicas": 3,

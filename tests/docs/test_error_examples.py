@@ -47,6 +47,7 @@ REQUESTS = {
     Code.INVALID_REQUEST: ("POST", CHAT, {"json": {"messages": []}}),
     Code.REQUEST_EXCEEDS_BUDGET: ("POST", CHAT, {"json": chat("What?", n=8)}),
     Code.PERMISSION_DENIED: ("POST", "/v1/responses/render", {"json": {}}),
+    Code.INVALID_API_KEY: ("POST", CHAT, {"json": chat(), "headers": {"authorization": "Bearer sk-wrong"}}),
     Code.MODEL_NOT_FOUND: ("GET", "/v1/models/gpt-4o", {}),
     Code.NOT_FOUND: ("POST", "/chat/completions", {"json": {}}),
     Code.METHOD_NOT_ALLOWED: ("GET", CHAT, {}),
@@ -56,6 +57,7 @@ REQUESTS = {
 """Wrong by themselves."""
 
 _SETTINGS = {
+    Code.INVALID_API_KEY: {"tenants": [{"name": "team-a", "key_sha256": ["0" * 64]}]},
     Code.UNSUPPORTED_IMAGE_MEDIA_TYPE: {"images": {"formats": ["jpeg", "png", "webp"]}},
     Code.REQUEST_EXCEEDS_BUDGET: {"budget": {"sequences": 4}},
     Code.TOO_MANY_IMAGES: {"images": {"max_per_turn": 1}},

@@ -108,7 +108,8 @@ async def test_what_the_first_server_says_of_the_request_is_passed_on(status):
 
 
 async def test_a_429_that_may_be_the_limit_of_the_clients_own_key_is_its_own():
-    async with two_servers(answering("429 Too Many Requests")) as (gateway, _, b):
+    forward = {"upstream": {"forward_client_key": True}}
+    async with two_servers(answering("429 Too Many Requests"), **forward) as (gateway, _, b):
         answer = await gateway.chat("What is it?", AT_A, headers={"authorization": "Bearer sk-mine"})
         assert answer.status_code == 429
         assert not posts(b)

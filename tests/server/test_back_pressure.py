@@ -65,7 +65,9 @@ async def test_the_time_that_the_server_names_is_kept(stack, clock):
     assert int(answer.headers["x-gateway-queue-ms"]) == pytest.approx(200, abs=10)
 
 
-@pytest.mark.parametrize(("own_key", "paused"), [({}, False), ({"api_key": "sk-ours"}, True)])
+@pytest.mark.parametrize(
+    ("own_key", "paused"), [({"forward_client_key": True}, False), ({}, True), ({"api_key": "sk-ours"}, True)]
+)
 async def test_the_limit_of_one_clients_own_key_is_not_everybodys(stack, own_key, paused):
     server = await stack.enter_async_context(model_server(turning_away(1, "429 Too Many Requests", "retry-after: 9")))
     gateway = await stack.enter_async_context(live_gateway(server.base_url, upstream=own_key))

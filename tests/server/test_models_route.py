@@ -144,9 +144,9 @@ async def test_a_list_that_was_read_is_asked_for_again_after_a_second(monkeypatc
         assert (await gateway.http.get("/v1/models/new")).json()["id"] == "new"
 
 
-async def test_clients_with_other_keys_share_nothing_and_ask_few_at_once():
-    held = Held()
-    async with raw_http_server(held) as upstream, live_gateway(upstream.base_url) as gateway:
+async def test_clients_with_other_keys_share_nothing_where_these_go_on_and_ask_few_at_once():
+    held, settings = Held(), {"forward_client_key": True}
+    async with raw_http_server(held) as upstream, live_gateway(upstream.base_url, upstream=settings) as gateway:
         asks = [
             asyncio.create_task(gateway.http.get("/v1/models", headers={"authorization": f"Bearer {index}"}))
             for index in range(20)

@@ -259,7 +259,8 @@ def test_a_real_process_judges_by_the_socket(tmp_path):
     own = own_address()
     if own is None:
         pytest.skip("this machine has no address but loopback")
-    with running_gateway("http://127.0.0.1:9", tmp_path, {}, ready="/livez") as gateway:
+    everywhere = {"server": {"host": "0.0.0.0"}}
+    with running_gateway("http://127.0.0.1:9", tmp_path, everywhere, ready="/livez") as gateway:
         port = gateway.url.rpartition(":")[2]
         for headers in ({}, {"host": "localhost"}, {"x-forwarded-for": "127.0.0.1"}, {"forwarded": "for=127.0.0.1"}):
             assert httpx.get(f"http://{own}:{port}{STATE}", headers=headers).status_code == 403

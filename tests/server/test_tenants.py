@@ -12,7 +12,8 @@ from tests.support.live_gateway import CHAT, chat, image, live_gateway, until
 from tests.support.model_server import Patient, answer_chat, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
 
-ONE_PLACE = {"budget": {"sequences": 1}, "queue": {"requests": 200, "wait_seconds": 60}}
+CLASSIFIES = {"unknown": "default"}
+ONE_PLACE = {"budget": {"sequences": 1}, "queue": {"requests": 200, "wait_seconds": 60}, "keys": CLASSIFIES}
 
 
 def tenant(name, **fields):
@@ -173,7 +174,7 @@ async def test_what_cannot_be_read_is_refused_at_the_door(emulator, headers, par
 
 async def test_refusals_are_counted_for_their_tenant_and_priority(emulator):
     tenants = [tenant("gold", most_urgent="critical")]
-    async with live_gateway(emulator.base_url, tenants=tenants) as gateway:
+    async with live_gateway(emulator.base_url, tenants=tenants, keys=CLASSIFIES) as gateway:
         headers = key("gold") | {"x-gateway-priority": "critical"}
         await gateway.http.post(CHAT, json=chat(n="two"), headers=headers)
         await gateway.http.post(CHAT, json=chat(n="two", priority=1))

@@ -223,6 +223,9 @@ def understood(line: str) -> None:
     _, name, *words = shlex.split(line.partition(" | ")[0].rstrip("& "), comments=True)
     command = _COMMANDS.get(name)
     assert command is not None, f"there is no command {name}"
+    if hasattr(command, "commands") and words:
+        command = command.commands.get(words[0])
+        assert command is not None, f"there is no command {name} {words[0]}"
     options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
     if command.context_settings.get("ignore_unknown_options"):
         options |= {f"--{flag}" for flag in PLANNED}  # vLLM's own, which the command takes as they are

@@ -19,7 +19,6 @@ ALWAYS = [("accept-encoding", "identity"), ("x-request-id", "gw-1")]
 def test_end_to_end_headers_pass_in_order() -> None:
     pairs = [
         (b"content-type", b"application/json"),
-        (b"authorization", b"Bearer sk-client"),
         (b"x-stainless-retry-count", b"0"),
         (b"user-agent", b"OpenAI/Python"),
         (b"user-agent", b"twice"),
@@ -57,9 +56,16 @@ def test_headers_that_connection_names_stay_here() -> None:
     assert to_vllm(*pairs, (b"x-other", b"3")) == [("x-open", "2"), *ALWAYS]
 
 
-def test_an_upstream_key_takes_the_place_of_the_clients_credentials() -> None:
+def test_what_a_client_shows_itself_by_stays_here_and_the_upstreams_key_goes_along() -> None:
     pairs = [(b"authorization", b"Bearer sk-client"), (b"x-api-key", b"sk-client")]
+    assert to_vllm(*pairs) == ALWAYS
     assert to_vllm(*pairs, key="sk-engine") == [*ALWAYS, ("authorization", "Bearer sk-engine")]
+
+
+def test_it_goes_on_where_it_is_not_withheld() -> None:
+    pairs = [(b"authorization", b"Bearer sk-client"), (b"x-tenant", b"a")]
+    sent = request_headers(pairs, request_id="gw-1", upstream_key=None, withheld=frozenset({b"x-tenant"}))
+    assert sent == [*text(pairs[0]), *ALWAYS]
 
 
 def test_a_value_that_is_not_utf8_is_marked_as_such() -> None:

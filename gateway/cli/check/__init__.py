@@ -15,7 +15,15 @@ from gateway.cli.check.findings import LOOK_SECONDS, Asked, find, table_of
 from gateway.cli.check.models import look_for_files
 from gateway.cli.check.tables import print_findings
 from gateway.cli.doctor.comparing import Assumed
-from gateway.cli.options import Assignments, ConfigFile, UpstreamAddresses, fail, read_settings, upstream_flags
+from gateway.cli.options import (
+    Assignments,
+    ConfigFile,
+    UpstreamAddresses,
+    fail,
+    read_settings,
+    refuse_bad_keys,
+    upstream_flags,
+)
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.model_files import places_of
 from gateway.models.configure import ModelSettingsError
@@ -61,6 +69,7 @@ def check(
     Exit code 0: fit to serve. 1: an upstream that was given does not answer. 2: mistakes, all of them named.
     """
     loaded = read_settings(config, assignments, upstream_flags(upstream))
+    refuse_bad_keys(loaded.settings)
     try:
         models = models_of(loaded.settings)
     except ModelSettingsError as mistakes:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from gateway.access import tenants_of
 from gateway.cli.check.calibration import calibration_json
 from gateway.cli.check.models import ModelFound, describe_model, unknown_of_images
 from gateway.cli.check.planned import PlannedPool, planned_pool
@@ -24,7 +25,6 @@ from gateway.policies import (
     pixel_limits,
     pressure_policy_of,
     shadow_body_limits_of,
-    tenants_of,
     upstreams_of,
 )
 from gateway.settings import Section, Settings

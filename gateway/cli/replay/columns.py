@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from gateway.access import tenants_of
 from gateway.cli.log_files import progress
 from gateway.cli.options import fail, read_settings
 from gateway.cli.replay.files import Log
@@ -21,7 +22,6 @@ from gateway.policies import (
     pressure_policy_of,
     queue_policy_of,
     soonest_level,
-    tenants_of,
     upstreams_of,
 )
 from gateway.replay.pace import Pace, recordings_of

@@ -43,6 +43,8 @@ async def plain_requests(house: House) -> None:
     await customer.is_served(TEXT, model="small", tools=tools)
     await _completion(customer)
     await _counting_of_tokens(customer)
+    house.gateway.application.reload()
+    await until(lambda: house.gateway.metrics("gateway_key_reloads_total") != {})
     assert (await house.gateway.http.get("/v1/models")).status_code == 200
     customer.tally.seen.append(Seen("finished", model="other", endpoint="/v1/models"))
 

@@ -12,7 +12,7 @@ from gateway.domain.image import ImageAction
 from gateway.telemetry import declarations
 from gateway.telemetry.declaring import Declaration
 from scripts.dashboards.rejections import FOR_WANT_OF_ROOM
-from tests.deploy.panels.house import JOB, SHADOW_JOB
+from tests.deploy.panels.house import JOB, MOST_AT_ONCE, SHADOW_JOB
 from tests.deploy.panels.quantiles import at_most, quantile
 from tests.deploy.panels.tally import Range, Seen, Tally
 from tests.support.prometheus import Labels
@@ -138,6 +138,10 @@ def _tokens(seen: Sequence[Seen]) -> tuple[Counter[str | tuple[str, ...]], Count
     return kinds, by_class
 
 
+# Three requests without a key are inside.
+_QUOTA_OF_A_FULL_HOUSE = series("tenant_class quota", {("default", "concurrency"): 3 / MOST_AT_ONCE})
+
+
 def _rejections(book: Book) -> Expectations:
     tally, name = book.tally, "rejections"
     refusals = tally.refusals
@@ -156,6 +160,9 @@ def _rejections(book: Book) -> Expectations:
         (name, "By tenant class"): _rates(book, "tenant_class", count(refusals, "tenant")),
         (name, "By priority"): _rates(book, "priority", count(refusals, "priority")),
         (name, "Images refused, by cause"): _rates(book, "code", image_errors),
+        (name, "Quota used"): [Expected(_QUOTA_OF_A_FULL_HOUSE, "full")],
+        (name, "Keys in use"): [Expected(one(2))],
+        (name, "Reading the keys file anew"): [Expected(book.per_second(series("result", {"done": 1, "failed": 0})))],
         (name, "Queue wait"): book.quantiles(waits, declarations.QUEUE_WAIT, 0.5, 0.99),
         (name, "Queue waits"): book.heatmap(waits, declarations.QUEUE_WAIT),
         (name, "Retry-After given"): book.quantiles(told, declarations.RETRY_AFTER, 0.5, 0.9),

@@ -19,6 +19,8 @@ from yarl import URL
 from gateway.cli.demo import model
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import RunningEmulator, running_emulator
+from gateway.keys_file import digest_of, write_keys
+from gateway.settings.keys import KeyEntry
 from tests.deploy.panels.customer import Customer
 from tests.deploy.panels.tally import Moment, Range, Tally
 from tests.support.live_gateway import LiveGateway, live_gateway
@@ -29,6 +31,7 @@ from tests.support.raw_http import Stub, Visit, raw_http_server
 SCRAPE_SECONDS = 0.5
 JOB, SHADOW_JOB = "gateway", "shadow"
 LAB_KEY = "sk-lab"
+MOST_AT_ONCE = 100  # of requests without a key
 WAIT_SECONDS = 4.0
 MIB = 1 << 20
 CONTEXT_TOKENS = 4096
@@ -78,7 +81,11 @@ def host_settings(image_host: Stub) -> dict[str, Any]:
             "decode_seconds": 1,
             "remote": {"allow_networks": ["127.0.0.0/8"], "allow_ports": [URL(image_host.base_url).port]},
         },
-        "tenants": [{"name": "lab", "key_sha256": [hashlib.sha256(LAB_KEY.encode()).hexdigest()]}],
+        "keys": {"unknown": "default"},
+        "tenants": [
+            {"name": "lab", "key_sha256": [hashlib.sha256(LAB_KEY.encode()).hexdigest()]},
+            {"name": "default", "quota": {"concurrent_requests": MOST_AT_ONCE}},
+        ],
         "budget": {"encoder_tokens": ENCODER_TOKENS, "body_bytes": 64 * MIB, "decode_bytes": 64 * MIB},
         "queue": {"requests": 2, "wait_seconds": WAIT_SECONDS},
         "output_reservation": "none",
@@ -121,6 +128,7 @@ async def house(work: pathlib.Path) -> AsyncIterator[House]:
         engines["c"] = end_c.enter_context(running_emulator(_small()))
         image_host = await stack.enter_async_context(raw_http_server(serve_picture))
         settings = settings_in_earnest(engines, image_host) | known
+        settings["keys"] = settings["keys"] | {"file": _keys_file(work)}
         gateway = await stack.enter_async_context(live_gateway({}, **settings))
         shadow_settings = host_settings(image_host) | known | {"mode": "shadow"}
         shadow = await stack.enter_async_context(live_gateway(engines["d"].base_url, **shadow_settings))
@@ -133,6 +141,12 @@ async def house(work: pathlib.Path) -> AsyncIterator[House]:
         for job in jobs:
             await prometheus.next_scrape(job)
         yield House(gateway, shadow, prometheus, engines, image_host, Tally(), end_c)
+
+
+def _keys_file(work: pathlib.Path) -> str:
+    path = work / "keys.yaml"
+    write_keys(str(path), [KeyEntry(name="guest", sha256=digest_of("sk-guest"))])
+    return str(path)
 
 
 def _tiny(name: str) -> EmulatorConfig:
