@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from gateway.wire.sse import StreamError, StreamObserver
-from gateway.wire.usage import Usage
+from gateway.wire.usage import Usage, cached_tokens
 
 _ANSWER_ID = re.compile(rb'"id":\s?"([A-Za-z0-9_-]{1,128})"')
 # The id stands before everything that can be long.

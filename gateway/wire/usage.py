@@ -43,7 +43,7 @@ class WireUsage(msgspec.Struct, gc=False):
         details = self.prompt_tokens_details
         if details is None:
             return Usage(self.prompt_tokens, self.completion_tokens or 0)
-        return Usage(self.prompt_tokens, self.completion_tokens or 0, _image_tokens(details), _cached_tokens(details))
+        return Usage(self.prompt_tokens, self.completion_tokens or 0, _image_tokens(details), cached_tokens(details))
 
 
 def _image_tokens(details: Any) -> int | None:
@@ -55,7 +55,7 @@ def _image_tokens(details: Any) -> int | None:
     return counts.get("image") if counts else None
 
 
-def _cached_tokens(details: Any) -> int | None:
+def cached_tokens(details: Any) -> int | None:
     try:
         return msgspec.convert(msgspec.convert(details, _Details).cached_tokens, _Tokens | None)
     except msgspec.ValidationError:
