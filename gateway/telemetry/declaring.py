@@ -15,10 +15,6 @@ class Label:
     help: str = ""
     later: frozenset[str] = frozenset()
 
-    @property
-    def from_start(self) -> tuple[str, ...] | None:
-        return None if self.values is None else tuple(value for value in self.values if value not in self.later)
-
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
