@@ -30,6 +30,8 @@ from gateway.pipeline.exchange import Policies
 from gateway.server.page_access import Audience, PageAccess
 from gateway.server.receive import BodyLimits
 from gateway.settings import BudgetSettings, ImageSettings, Settings
+from gateway.settings.fields import rules_of
+from gateway.settings.isolation import isolation_of
 from gateway.settings.pressure import HistoryRungSettings, MaxTokensSettings, ShedSettings, ShrinkSettings
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.upstream.counting import Way
@@ -125,6 +127,8 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         media=_media_of(settings),
         storing=StoringPolicy(settings.responses.allow_previous, settings.responses.allow_background),
         open_routes=frozenset(settings.routes.open),
+        fields=rules_of(settings.fields),
+        isolation=isolation_of(settings.isolation, names_keys=settings.has_keys),
     )
 
 

@@ -311,7 +311,6 @@ async def test_what_it_calls_unsupported_is_refused_with_a_sentence_that_says_so
     parts = {
         "embeddings as input": {"type": "image_embeds", "image_embeds": "AAAA"},
         "`file` parts": {"type": "file", "file": {"file_id": "1"}},
-        "references by `uuid` alone": {"type": "image_url", "image_url": None, "uuid": "1"},
     }
     routes = {
         "`/v1/messages` (its `count_tokens` is)": "/v1/messages",

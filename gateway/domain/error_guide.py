@@ -85,6 +85,12 @@ CODES: Mapping[Code, Explanation] = {
         (Mender.CLIENT,),
         "Open the address yourself, without a login; or send the image as a data URL.",
     ),
+    Code.UNKNOWN_IMAGE_UUID: Explanation(
+        "An image is given by its `uuid` alone, and it is not known what the model server has under that name: this "
+        "tenant did not send it there, or too long ago, or it would have to go in another size now.",
+        (Mender.CLIENT,),
+        "Send the request again with the image itself beside its `uuid`; the next may leave it out again.",
+    ),
     Code.TOO_MANY_IMAGES: Explanation(
         "More images than are allowed stay once older ones are left out, or their share of a limit of tokens is too "
         "small for one of them.",

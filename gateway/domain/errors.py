@@ -24,6 +24,7 @@ class Code(StrEnum):
     INVALID_IMAGE_DIMENSIONS = "invalid_image_dimensions"
     INVALID_IMAGE_URL = "invalid_image_url"
     FAILED_TO_DOWNLOAD_IMAGE = "failed_to_download_image"
+    UNKNOWN_IMAGE_UUID = "unknown_image_uuid"
     TOO_MANY_IMAGES = "too_many_images"
     MEDIA_NOT_ALLOWED = "media_not_allowed"
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
@@ -71,6 +72,7 @@ _IMAGE_CODES = {
     Code.INVALID_IMAGE_DIMENSIONS,
     Code.INVALID_IMAGE_URL,
     Code.FAILED_TO_DOWNLOAD_IMAGE,
+    Code.UNKNOWN_IMAGE_UUID,
 }
 _REASON = {
     Code.TOO_MANY_IMAGES: Reason.TOO_MANY_IMAGES,

@@ -23,6 +23,24 @@ Path = tuple[str | int, ...]
 """Keys and indexes that lead from the top of a body to a value in it."""
 
 
+class FieldUse(NamedTuple):
+    """A field of domain/fields.py that the body has: how much of it, and where a number stands that could be brought
+    down. `asked_by` is the field that asks for the same, where it is another one.
+    """
+
+    name: str
+    amount: int
+    span: Span = Span(0, 0)
+    asked_by: str = ""
+
+
+class OwnSalt(NamedTuple):
+    """The client's own `cache_salt`, and where it stands; None: null."""
+
+    text: str | None
+    span: Span
+
+
 @dataclass(frozen=True, slots=True)
 class ImageRef:
     """One image of the request and where it stands.
@@ -32,7 +50,9 @@ class ImageRef:
     `messages[2].content[1].image_url.url`. `url` spans the JSON string of the URL, quotes included; with `is_base64` it
     is the file itself, in base64, and `media_type` spans the string that says of what kind, None where none stands
     there. `is_bare_string` says that the string stood where vLLM wants an object around it. `has_uuid` says that the
-    part carries a `uuid`, which must not reach vLLM beside other bytes. `is_remote`: its URL is an http(s) address.
+    part carries a `uuid`, which must not reach vLLM as it came; `uuid` is its text, None where it is none.
+    `is_named_only`: the image itself is not there, and `url` spans what stands in its place. `is_remote`: its URL is an
+    http(s) address.
     In one prompt it stands for sure, and in up to `copies` where the server may pair it with each of several others.
     """
 
@@ -43,6 +63,8 @@ class ImageRef:
     detail: str | None = None
     is_bare_string: bool = False
     has_uuid: bool = False
+    uuid: str | None = None
+    is_named_only: bool = False
     is_remote: bool = False
     is_base64: bool = False
     copies: int = 1
@@ -79,6 +101,7 @@ class VisionRequest(NamedTuple):
     keep the answer, `is_background` that it makes it without the client, and `previous_id` names the stored answer
     behind which the conversation goes on. With `pads_prompts` each prompt is made as long as the context. `prompt_name`
     is the field that errors about all of the messages name.
+    `fields` are those that domain/fields.py has rules for, `salt` is the `cache_salt` that came.
     """
 
     model: str | None
@@ -103,6 +126,8 @@ class VisionRequest(NamedTuple):
     is_stored: bool = False
     is_background: bool = False
     previous_id: str | None = None
+    fields: tuple[FieldUse, ...] = ()
+    salt: OwnSalt | None = None
     prompt_name: str = "messages"
 
     @property

@@ -14,8 +14,10 @@ from gateway.domain.keys import KeyTable
 from gateway.domain.quota import Quota
 from gateway.domain.tenant import DEFAULT_CLASS, Tenant
 
-__all__ = ["DEFAULT_CLASS", "Tenancy", "Tenant", "unauthorised"]
+__all__ = ["CROWD", "DEFAULT_CLASS", "Tenancy", "Tenant", "unauthorised"]
 
+CROWD = "crowd"
+"""The name of those that came when too many were told apart already."""
 NO_KEY = Tenant("no key", is_named=True, is_refused=True)
 UNKNOWN_KEY = Tenant("unknown key", is_named=True, is_refused=True)
 EXPIRED_KEY = Tenant("expired key", is_named=True, is_refused=True)
@@ -71,7 +73,7 @@ class Tenancy:
         self._named = {DEFAULT_CLASS: self._stranger} | dict(named or {})
         self._of_keys: dict[str, Tenant] = {}
         self._refuses_strangers = refuses_strangers
-        self._crowd = replace(self._stranger, name="crowd", is_named=False)
+        self._crowd = replace(self._stranger, name=CROWD, is_named=False)
         self._lately: dict[bytes, Tenant] = {}
         self._before: dict[bytes, Tenant] = {}
         self._turns_at = 0.0

@@ -50,6 +50,9 @@ class Emulator:
             self.state.driver.die()
             self.on_death()
 
+    def forget_pictures(self) -> None:
+        self.state.preprocessor.cache.clear()
+
     async def _lifespan(self, receive: Any, send: Any) -> None:
         while True:
             message = await receive()

@@ -80,7 +80,7 @@ async def answer_chat(
     """One conversation, whatever shape it came in and is answered in. Raises ApiError."""
     state.check_model(request.model)
     state.check_admission(request.n or 1)
-    prompt = await chat_prompt(state, request)
+    prompt = replace(await chat_prompt(state, request), salt=request.cache_salt)
     await _answer(state, exchange, _plan(state, exchange, request, [prompt], _requested(request), body, form))
 
 
@@ -93,7 +93,8 @@ async def batch_completions(state: ServerState, exchange: Exchange, data: Any, b
     prompts = []
     for conversation in request.messages:
         one = request.model_dump(exclude={"messages"}) | {"messages": conversation}
-        prompts.append(await chat_prompt(state, parse_request(ChatRequest, one)))
+        prompt = await chat_prompt(state, parse_request(ChatRequest, one))
+        prompts.append(replace(prompt, salt=request.cache_salt))
     plan = _plan(state, exchange, request, prompts, _requested(request), body, ChatForm)
     await _answer(state, exchange, replace(plan, stream=False, details_enabled=False))
 
@@ -108,7 +109,7 @@ async def completions(state: ServerState, exchange: Exchange, data: Any, body: b
     state.check_model(request.model)
     state.check_admission(request.n or 1)
     check_requested(state, "max_tokens", request.max_tokens)
-    prompts = [text_prompt(state, prompt) for prompt in _prompts_of(request)]
+    prompts = [replace(text_prompt(state, prompt), salt=request.cache_salt) for prompt in _prompts_of(request)]
     await _answer(state, exchange, _plan(state, exchange, request, prompts, request.max_tokens, body, CompletionForm))
 
 

@@ -80,9 +80,11 @@ class BlockPool:
 
 
 def prompt_hashes(prompt: Prompt, block_size: int) -> list[BlockHash]:
-    """Chained hashes of the prompt's full blocks. An image's identity enters every block that it overlaps."""
+    """Chained hashes of the prompt's full blocks. An image's identity enters every block that it overlaps, the salt the
+    first, and so all behind it.
+    """
     hashes: list[BlockHash] = []
-    parent: BlockHash = 0
+    parent: BlockHash = 0 if prompt.salt is None else hash(prompt.salt)
     for start in range(0, len(prompt.tokens) - block_size + 1, block_size):
         content = prompt.tokens[start : start + block_size].tobytes()
         parent = hash((parent, content, *_identities_within(prompt.images, start, start + block_size)))

@@ -154,6 +154,10 @@ class PictureCache:
             self._pictures.move_to_end(key)
         return picture
 
+    def clear(self) -> None:
+        """As vLLM's `/reset_mm_cache`."""
+        self._pictures.clear()
+
     def keep(self, key: bytes, picture: Picture) -> None:
         self._pictures[key] = picture
         if len(self._pictures) > self._capacity_pictures:

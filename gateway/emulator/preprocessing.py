@@ -48,7 +48,7 @@ class Preprocessor:
         self._decoder.shutdown(wait=True, cancel_futures=True)
 
     async def _decode(self, ref: ImageRef, place: int) -> Picture | None:
-        if ref.url is None and ref.uuid is not None:
+        if not ref.url and ref.uuid is not None:
             return None
         if not ref.url:
             raise bad_request(

@@ -45,10 +45,13 @@ class ImageSpan:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the engine sees of one request: expanded token ids and the images in them, in order."""
+    """What the engine sees of one request: expanded token ids and the images in them, in order. Only prompts with the
+    same `salt` share a prefix.
+    """
 
     tokens: Tokens
     images: tuple[ImageSpan, ...] = ()
+    salt: str | None = None
 
     @property
     def image_tokens(self) -> int:

@@ -14,6 +14,8 @@ from gateway.emulator.errors import ApiError, DetailError, bad_request
 _MAX_REPORTED = 10
 _MAX_INPUT_CHARS = 200
 _MAX_LOGPROBS = 20
+_MAX_SALT_CHARS = 128
+_NOT_IN_SALTS = frozenset("@/\\\0")
 
 
 class StreamOptions(BaseModel):
@@ -45,6 +47,7 @@ class GenerationRequest(NamedRequest):
     top_p: float | None = None
     seed: int | None = None
     priority: int = 0
+    cache_salt: str | None = None
     emulator_output_tokens: int | None = None
 
 
@@ -200,6 +203,19 @@ def _check_combinations(data: dict[str, Any]) -> None:
             "Per-request mm_processor_kwargs are disabled by default because they can change multimodal preprocessing "
             "resource usage. Start the server with --trust-request-mm-kwargs only when clients are trusted.",
             "mm_processor_kwargs",
+        )
+    _check_salt(data.get("cache_salt"))
+
+
+def _check_salt(salt: object) -> None:
+    if salt is None:
+        return
+    if not isinstance(salt, str) or not salt:
+        raise bad_request("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
+    if len(salt) > _MAX_SALT_CHARS or _NOT_IN_SALTS.intersection(salt):
+        raise bad_request(
+            "Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\\\', or NUL.",
+            "cache_salt",
         )
 
 

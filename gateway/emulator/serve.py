@@ -57,6 +57,10 @@ class RunningEmulator:
         """Break or mend something; the names are the fields of `Faults`."""
         self._server.call(lambda: self._app.set_faults(changes))
 
+    def forget_pictures(self) -> None:
+        """The processor's cache is empty from now on."""
+        self._server.call(self._app.forget_pictures)
+
 
 @contextmanager
 def running_emulator(config: EmulatorConfig | None = None) -> Iterator[RunningEmulator]:

@@ -14,6 +14,7 @@ from gateway.domain.cost import EngineLimits
 from gateway.domain.kv_layout import KvCharge, KvLayout, charges_of
 from gateway.domain.lately import LatelyServed
 from gateway.domain.learning import ImageTokenCap, LearnedLimit, TextRatio
+from gateway.domain.named_images import NamedImages
 from gateway.domain.output import AnswerSpeed, EventTokens, OutputReservation
 from gateway.domain.vision.base import VisionFamily
 from gateway.domain.vision.sources import Number
@@ -165,6 +166,7 @@ class Engine:
     image_limit: LearnedLimit
     encoder_tokens: LearnedLimit
     images: LatelyServed = field(default_factory=LatelyServed)
+    named_images: NamedImages = field(default_factory=NamedImages)
     kv_blocks: int | None = None
     kv_blocks_of_one: int | None = None
     kv_block_tokens: int = 16

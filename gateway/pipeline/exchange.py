@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from gateway.domain.bill import Bill
 from gateway.domain.cost import EngineLimits, RequestCost
+from gateway.domain.fields import RULES, Clamp, FieldRule
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageInfo, ImagePlan
+from gateway.domain.isolation import Isolation
 from gateway.domain.media import NOTHING as NO_MEDIA
 from gateway.domain.media import MediaKind, MediaPolicy
+from gateway.domain.named_images import Naming
 from gateway.domain.output import ReservationRule
 from gateway.domain.priority import Priority
 from gateway.domain.request import VisionRequest
@@ -69,6 +72,8 @@ class Policies:
     media: Mapping[MediaKind, MediaPolicy] = field(default_factory=lambda: NO_MEDIA)
     storing: StoringPolicy = field(default_factory=StoringPolicy)
     open_routes: frozenset[str] = frozenset()
+    fields: Mapping[str, FieldRule] = field(default_factory=lambda: RULES)
+    isolation: Isolation = field(kw_only=True)
 
 
 class Looker(Protocol):
@@ -146,6 +151,7 @@ class Exchange:
     `would_be` is set in shadow mode alone, where plans and lists of what is changed are its own and not the exchange's.
     `counted_tokens` are those of a stream without usage, by its events; `used` is what is accounted once it is over.
     `fetched` are its images by address, by ordinal, once they are here.
+    `clamps` are fields that are brought down, `namings` its images with a `uuid` as the server gets them.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `bill` is what its tenant's quota was charged for it, where the tenant has one.
@@ -187,6 +193,8 @@ class Exchange:
     parts: dict[int, PartSpans] | None = None
     fetched: dict[int, DataUrl] = field(default_factory=dict)
     fetch_seconds: float = 0.0
+    clamps: tuple[Clamp, ...] = ()
+    namings: tuple[Naming, ...] = ()
     encoded_anew: tuple[int, ...] = ()
     sent_images: tuple[tuple[bytes, Size], ...] = ()
     limits: EngineLimits | None = None

@@ -62,6 +62,7 @@ class EngineFollower:
             self.models.engine.image_limit.forget()
             self.models.engine.encoder_tokens.forget()
             self.models.engine.images.forget()
+            self.models.engine.named_images.forget()
         self._starts = state.starts
         self._was_up = state.is_up
         self.models.engine.is_loading = state.is_loading

@@ -20,6 +20,7 @@ from gateway.models.served import ServedModel
 from gateway.pipeline.beside import ONE_THREAD, in_thread
 from gateway.pipeline.exchange import Exchange, Rules
 from gateway.pipeline.ladder import recall_conversation, recall_images
+from gateway.pipeline.naming import recall, refuse_other_sizes
 from gateway.pipeline.remote import fetch_remote
 from gateway.pipeline.rewriting import ImageSource
 from gateway.wire.data_url import DataUrl, read_data_url, read_in_place, read_spelled
@@ -67,9 +68,10 @@ async def plan_request(
     if relieved is not None and not model.is_assumed:
         sources = await recall_images(relieved, exchange, request, sources)
     known = (rules, exchange, request, model, text, trim, by_count, sources)
-    if len(sources) <= _INLINE_IMAGES:
-        return plan_known(*known)
-    return await in_thread(ONE_THREAD, plan_known, *known)
+    is_short = len(sources) <= _INLINE_IMAGES
+    plan = plan_known(*known) if is_short else await in_thread(ONE_THREAD, plan_known, *known)
+    refuse_other_sizes(plan.sources, plan.plans)
+    return plan
 
 
 def drop_by_count(rules: Rules, request: VisionRequest, trim: TrimPolicy) -> TrimPlan:
@@ -151,6 +153,9 @@ async def _look_at(rules: Rules, exchange: Exchange, refs: Sequence[ImageRef]) -
     sources = []
     remote = await fetch_remote(rules, exchange, refs)
     for ref in refs:
+        if ref.is_named_only:
+            sources.append(recall(exchange, ref))
+            continue
         url = remote.get(ref.ordinal) or await _read_url(exchange.body, ref)
         if url.copied_bytes:
             exchange.hold_beside(url.copied_bytes)

@@ -32,7 +32,7 @@ async def look_ahead(parts: Parts, exchange: Exchange) -> tuple[Report, Plan | N
     try:
         kind = await read_aside(dialect_of, exchange.body)
         exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
-        request = await read_request(exchange)
+        request = await read_request(parts, exchange)
         if parts.policies.aliases:
             request = under_served_name(parts, exchange, request)
         route(parts, exchange, request)

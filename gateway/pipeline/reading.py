@@ -6,9 +6,10 @@ Parsing takes memory too, many times a small piece's bytes: one thread is what b
 from collections.abc import Callable
 from typing import TypeVar
 
+from gateway.domain.fields import judge
 from gateway.domain.request import VisionRequest
 from gateway.pipeline.beside import ONE_THREAD, in_thread
-from gateway.pipeline.exchange import Exchange
+from gateway.pipeline.exchange import Exchange, Rules
 from gateway.wire.bulk import count_pieces
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.routes import Route
@@ -20,16 +21,26 @@ _INLINE_BYTES = 64 * 1024
 _INLINE_PIECES = 8 * 1024
 
 
-async def read_request(exchange: Exchange) -> VisionRequest:
-    """The request, on `exchange` too, and there what its body says of its priority. Raises GatewayError 400."""
+async def read_request(rules: Rules, exchange: Exchange) -> VisionRequest:
+    """The request, on `exchange` too, and there what its body says of its priority, and the fields that are brought
+    down. Raises GatewayError 400.
+    """
     dialect = DIALECTS[exchange.route.kind]
     if dialect.kind_of is not None:
         kind = await read_aside(dialect.kind_of, exchange.body)
         exchange.route, dialect = Route(kind, exchange.route.path, exchange.route.methods), DIALECTS[kind]
     request = exchange.request = await read_aside(dialect.parse, exchange.body)
+    if request.fields:
+        request = exchange.request = _within_rules(rules, exchange, request)
     if exchange.asked_priority is None and request.priority is not None:
         exchange.priority = exchange.tenant.priority_of(request.priority)
     return request
+
+
+def _within_rules(rules: Rules, exchange: Exchange, request: VisionRequest) -> VisionRequest:
+    clamps = exchange.clamps = judge(request.fields, rules.policies.fields)
+    answers = next((clamp.number for clamp in clamps if clamp.name == "n"), request.n)
+    return request._replace(n=max(1, answers))
 
 
 async def read_aside(parse: Callable[[bytes | bytearray], T], body: bytes | bytearray) -> T:

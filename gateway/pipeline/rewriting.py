@@ -7,12 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from gateway.domain.image import ImageInfo
+from gateway.domain.named_images import NamedImage
 from gateway.domain.request import ImageRef, VisionRequest
 from gateway.imaging.workers import Prepared
 from gateway.pipeline.exchange import Exchange
 from gateway.wire.data_url import DataUrl
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.edits import edit_image_url, keep_image_url, remove_uuid, replace_part_by_text
+from gateway.wire.isolated import rename_image, salt_prefixes
 from gateway.wire.model_name import name_model
 from gateway.wire.splice import Splice, splice
 from gateway.wire.usage_event import ask_for_usage
@@ -21,7 +23,8 @@ from gateway.wire.usage_event import ask_for_usage
 class ImageSource(NamedTuple):
     """An image of the request: where it stands, its URL as read, what its header says, its hash where one is made.
 
-    `is_forwarded`: it was given by an address, which goes on as it came unless the image is encoded anew.
+    `is_forwarded`: it was given by an address, which goes on as it came unless the image is encoded anew. `named`: it
+    was given by its name alone, for what the server has under another one; then there is no URL.
     """
 
     ref: ImageRef
@@ -29,6 +32,17 @@ class ImageSource(NamedTuple):
     info: ImageInfo
     digest: bytes | None = None
     is_forwarded: bool = False
+    named: NamedImage | None = None
+
+
+class Isolated(NamedTuple):
+    """What keeps the tenant apart at the server: `names` of images by ordinal, and the `salt` of its prefixes."""
+
+    names: Mapping[int, str] = {}
+    salt: str | None = None
+
+
+NOT_ISOLATED = Isolated()
 
 
 def rewrite(
@@ -38,6 +52,7 @@ def rewrite(
     prepared: Mapping[int, Prepared],
     trimmed: Collection[int],
     marker: str,
+    isolated: Isolated = NOT_ISOLATED,
     asks_for_usage: bool = False,
 ) -> list[bytes | bytearray | memoryview]:
     """Segments of the new body, in order; untouched ranges are views of the old one.
@@ -48,13 +63,10 @@ def rewrite(
     if asks_for_usage:
         splices = ask_for_usage(exchange.body, has_stream_options=request.has_stream_options)
     exchange.asks_for_usage = bool(splices)
-    if exchange.relieved is not None and exchange.relieved.cap is not None:
-        splices.append(exchange.relieved.cap.splice)
-    if exchange.fallback is not None:
-        splices.append(exchange.fallback.splice)
-    elif exchange.alias is not None:
-        splices.append(name_model(exchange.body, exchange.model_name))
+    splices += _edited_fields(exchange, request, isolated)
     for source in sources:
+        if source.named is not None:
+            continue
         result = prepared.get(source.ref.ordinal)
         if source.is_forwarded and result is None:
             splices += keep_image_url(source.ref)
@@ -67,8 +79,23 @@ def rewrite(
         text_type = DIALECTS[exchange.route.kind].text_type
         splices += [replace_part_by_text(parts[ordinal].part, marker, text_type) for ordinal in trimmed]
         for ordinal in with_uuid:
-            splices += remove_uuid(parts[ordinal])
+            name = isolated.names.get(ordinal)
+            splices += remove_uuid(parts[ordinal]) if name is None else (rename_image(parts[ordinal], name),)
     return list(splice(exchange.body, splices))
+
+
+def _edited_fields(exchange: Exchange, request: VisionRequest, isolated: Isolated) -> list[Splice]:
+    """Those of the body's own fields, beside what it says."""
+    splices = [Splice(clamp.span, b"%d" % clamp.number) for clamp in exchange.clamps]
+    if exchange.relieved is not None and exchange.relieved.cap is not None:
+        splices.append(exchange.relieved.cap.splice)
+    if exchange.fallback is not None:
+        splices.append(exchange.fallback.splice)
+    elif exchange.alias is not None:
+        splices.append(name_model(exchange.body, exchange.model_name))
+    if isolated.salt is not None:
+        splices.append(salt_prefixes(exchange.body, request.salt, isolated.salt))
+    return splices
 
 
 def slim_body(exchange: Exchange, request: VisionRequest, trimmed: Collection[int], marker: str) -> bytes:

@@ -8,6 +8,7 @@ from gateway.domain.request import VisionRequest
 from gateway.domain.routing import Standing, pick
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.naming import those_that_know
 
 # Files of one length that begin and end alike are one file, for all that a wrong guess could cost.
 _COMPARED_BYTES = 4096
@@ -18,7 +19,8 @@ def route(parts: Parts, exchange: Exchange, request: VisionRequest) -> None:
     for its model. Raises GatewayError 404 where its tenant may not ask for that.
     """
     if len(parts.backends) > 1:
-        exchange.goes_to(best_of(parts.backends, exchange, request, parts.clock()))
+        backends = those_that_know(parts.backends, exchange, request) if request.images else parts.backends
+        exchange.goes_to(best_of(backends, exchange, request, parts.clock()))
     exchange.model = exchange.models.served(request.model)
     if exchange.tenant.models is not None:
         refuse_model(parts, exchange, request.model or "")
@@ -60,8 +62,10 @@ def utilisation_of(backend: Backend, request: VisionRequest) -> float:
 
 
 def first_image(body: bytes | bytearray, request: VisionRequest) -> bytes:
-    """Bytes that say which one it is."""
-    start, end = request.images[0].url
+    """Bytes that say which one it is. One with a name is the same whether it comes along or not."""
+    uuid, (start, end) = request.images[0].uuid, request.images[0].url
+    if uuid is not None:
+        return blake2b(uuid.encode(), digest_size=16).digest()
     digest = blake2b(b"%d" % (end - start), digest_size=16)
     digest.update(body[start : min(end, start + _COMPARED_BYTES)])
     digest.update(body[max(start, end - _COMPARED_BYTES) : end])

@@ -19,6 +19,7 @@ from gateway.pipeline.back_pressure import BACK_PRESSURE, retry_after_seconds, t
 from gateway.pipeline.elsewhere import ended_unasked, failed, failed_alone, worked
 from gateway.pipeline.exchange import Exchange, Parts
 from gateway.pipeline.ladder import touched_by
+from gateway.pipeline.naming import lose_names, note_names
 from gateway.pipeline.planning import image_cost
 from gateway.pipeline.pricing import told_visual_tokens, visual_bounds
 from gateway.pipeline.record import record_of
@@ -31,11 +32,12 @@ from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
 from gateway.wire.usage_event import UsageEventFilter
-from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
+from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message, misses_image
 
 # Usage stands at the end of an answer; an error text of vLLM is shorter than this too.
 _TAIL_BYTES = 8192
 _SURE_SHARE = 20  # where more than so small a part of what images cost is uncertain, nothing is told about the text
+_FIRST_ERROR = 400
 _PAID = {Outcome.FINISHED, Outcome.CLIENT_LEFT}
 _OF_THE_UPSTREAM = {Code.UPSTREAM_ERROR, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_UNAVAILABLE}
 
@@ -46,6 +48,8 @@ def head_arrived(exchange: Exchange, answer: Answer) -> None:
     exchange.upstream_status = answer.status
     if exchange.route.kind is Kind.RESPONSES:
         expect_id(exchange, answer.status)
+    if exchange.namings and answer.status < _FIRST_ERROR:
+        note_names(exchange)
     if answer.status in BACK_PRESSURE:
         exchange.retry_after_seconds = retry_after_seconds(answer.headers)
     if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in answer.headers):
@@ -107,6 +111,8 @@ def book(parts: Parts, exchange: Exchange) -> None:
         exchange, learn_from_message(in_stream.message) if in_stream else learn_from_error(status, exchange.tail)
     )
     is_broken = status >= 500 and status not in BACK_PRESSURE
+    if exchange.namings and (is_broken or misses_image(status, exchange.tail)):
+        lose_names(exchange)
     _book(parts, exchange, Outcome.UPSTREAM_BROKE if is_broken else Outcome.UPSTREAM_REFUSED)
 
 

@@ -50,7 +50,7 @@ async def _decided(parts: Parts, exchange: Exchange) -> WouldBe:
     """What was planned leaves the exchange again, for none of it is done."""
     request, error, is_undecided = None, None, False
     try:
-        request = await read_request(exchange)
+        request = await read_request(parts, exchange)
         if parts.policies.aliases:
             request = under_served_name(parts, exchange, request)
         route(parts, exchange, request)

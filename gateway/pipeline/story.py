@@ -5,7 +5,7 @@ A refused request costs a header probe of each image and no pixel. Everything th
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import BAD_REQUEST, TOO_MANY_REQUESTS
 
 from gateway.domain.bill import Bill
@@ -25,9 +25,10 @@ from gateway.pipeline.elsewhere import Failure, as_error, go_elsewhere
 from gateway.pipeline.exchange import Exchange, Parts, Rules
 from gateway.pipeline.fitting import price_where_it_fits
 from gateway.pipeline.handing_on import handed_on
+from gateway.pipeline.naming import name_images, with_digests
 from gateway.pipeline.planning import Plan
 from gateway.pipeline.reading import read_request
-from gateway.pipeline.rewriting import rewrite
+from gateway.pipeline.rewriting import NOT_ISOLATED, Isolated, rewrite
 from gateway.pipeline.routing import route
 from gateway.pipeline.stored import look_behind
 from gateway.pipeline.usage import FIELD_REFUSALS, names_stream_options, wants_usage
@@ -50,7 +51,7 @@ async def serve(parts: Parts, exchange: Exchange) -> Answer:
     Raises GatewayError for every refusal. Whatever happens, what was taken is on `exchange.lease`; the caller owns
     both and settles them.
     """
-    request = await read_request(exchange)
+    request = await read_request(parts, exchange)
     if parts.policies.aliases:
         request = under_served_name(parts, exchange, request)
     route(parts, exchange, request)
@@ -91,7 +92,9 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
     if exchange.relieved is not None:
         exchange.relieved.remember()
     prepared = await transform(parts, exchange, plan) if plan.sources else {}
-    edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker)
+    keeps_apart = plan.sources or parts.policies.isolation.salts_prefixes
+    isolated = await isolate(parts, exchange, request, plan, prepared) if keeps_apart else NOT_ISOLATED
+    edits = (exchange, request, plan.sources, prepared, plan.trimmed, parts.policies.trim.marker, isolated)
     reads_again = request.has_stream_options or exchange.alias is not None
     is_long = len(request.images) > _IMAGES_AT_ONCE or (reads_again and len(exchange.body) > _LONG_BYTES)
     asks = wants_usage(parts, exchange, request)
@@ -102,6 +105,21 @@ async def _serve_at(parts: Parts, exchange: Exchange, request: VisionRequest) ->
         answer = await _forward(parts, exchange, body, is_streaming=request.stream)
         exchange.backend.models.engine.refuses_stream_options = answer.status < _FIRST_ERROR
     return answer
+
+
+async def isolate(
+    parts: Parts, exchange: Exchange, request: VisionRequest, plan: Plan, prepared: Mapping[int, Prepared]
+) -> Isolated:
+    """What the server is told in the place of the client's own names and salt."""
+    isolation, tenant = parts.policies.isolation, exchange.tenant.name
+    salt = None
+    if isolation.salts_prefixes and request.needs_engine:
+        own = None if request.salt is None else request.salt.text
+        salt = isolation.salt(tenant, own, exchange.request_id)
+    if not any(source.ref.uuid is not None for source in plan.sources):
+        return Isolated({}, salt)
+    sources = await with_digests(parts, plan.sources)
+    return Isolated(name_images(parts, exchange, sources, plan.plans, prepared), salt)
 
 
 async def spare_known_images(
@@ -220,7 +238,9 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
         ) from error
     exchange.transform_seconds += parts.clock() - begun
     prepared = {
-        source.ref.ordinal: result for source, result in zip(plan.sources, results, strict=True) if result is not None
+        source.ref.ordinal: result
+        for source, result in zip([each for each in plan.sources if each.named is None], results, strict=True)
+        if result is not None
     }
     exchange.encoded_anew = tuple(prepared)
     # An image that came several times is encoded once.
@@ -229,8 +249,9 @@ async def transform(parts: Parts, exchange: Exchange, plan: Plan) -> dict[int, P
 
 
 async def _prepare(parts: Parts, plan: Plan) -> list[Prepared | None]:
+    """In the order of those that came along."""
     results: list[Prepared | None] = []
-    pairs = list(zip(plan.sources, plan.plans, strict=True))
+    pairs = [pair for pair in zip(plan.sources, plan.plans, strict=True) if pair[0].named is None]
     for start in range(0, len(pairs), _IMAGES_AT_ONCE):
         results += await all_of(
             [

@@ -86,7 +86,7 @@ async def _priced(parts: Parts, exchange: Exchange, kind: Kind) -> tuple[VisionR
     """As the body of such a request."""
     route = exchange.route
     exchange.route = Route(kind, route.path, route.methods)
-    request = await read_request(exchange)
+    request = await read_request(parts, exchange)
     if parts.policies.aliases:
         request = under_served_name(parts, exchange, request)
     _known(parts, exchange, request.model)

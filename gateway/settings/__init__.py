@@ -9,8 +9,10 @@ from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
 from gateway.domain.output import ReservationRule
 from gateway.settings.calibration import CalibrationWay
+from gateway.settings.fields import FieldsSettings
 from gateway.settings.hand_on import HandOnSettings
 from gateway.settings.hub import HubSettings
+from gateway.settings.isolation import IsolationSettings
 from gateway.settings.keys import KeySettings, TenantsFromSettings
 from gateway.settings.media import AudioSettings, VideoSettings
 from gateway.settings.models import Models
@@ -75,6 +77,8 @@ class Settings(Section):
     keys: KeySettings = KeySettings()
     tenants_from: TenantsFromSettings = TenantsFromSettings()
     tenants: Tenants = ()
+    isolation: IsolationSettings = IsolationSettings()
+    fields: FieldsSettings = FieldsSettings()
     tokens: TokenSettings = TokenSettings()
     hand_on: HandOnSettings = HandOnSettings()
     routes: RouteSettings = RouteSettings()

@@ -33,6 +33,7 @@ _NOT_TO_VLLM = _OF_ONE_CONNECTION | {
     b"x-amzn-sagemaker-session-id",
     b"x-data-parallel-rank",  # picks an engine past the balancing of vLLM
     b"x-request-id",  # two requests under one id upset vLLM, so it gets one of ours
+    b"x-vllm-priority",  # stands above what the body asks for, in the engine's own queue
 }
 CREDENTIALS = frozenset({b"authorization", b"x-api-key"})
 _NOT_TO_CLIENT = _OF_ONE_CONNECTION | {

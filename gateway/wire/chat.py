@@ -1,11 +1,11 @@
 """`POST /v1/chat/completions`: what admission needs of the body, in one pass that copies no picture.
 
 URLs of images stay raw views (a 20 MB body costs no memory here); everything that is not read is left to vLLM.
-Fields that would change an image's cost or put another prompt in place of the counted one are refused. How JSON is
-read is told in read.py, what a message holds in chat_messages.py, what counts as media in content.py.
+Fields by which it could cost more than is counted are noted (watched.py). How JSON is read is told in read.py, what a
+message holds in chat_messages.py, what counts as media in content.py.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -15,9 +15,10 @@ from gateway.wire import read
 from gateway.wire.chat_messages import Message, outline_message
 from gateway.wire.images import Images
 from gateway.wire.read import ABSENT
+from gateway.wire.watched import Watched, find_watched
 
 
-class ChatFields(msgspec.Struct, kw_only=True):
+class ChatFields(Watched, kw_only=True):
     """What stands beside the messages, of one chat or of several."""
 
     model: Any = None
@@ -25,20 +26,10 @@ class ChatFields(msgspec.Struct, kw_only=True):
     stream_options: read.StreamOptions | msgspec.UnsetType | None = msgspec.UNSET
     max_tokens: Any = None
     max_completion_tokens: Any = None
-    n: Any = None
-    priority: Any = None
-    use_beam_search: Any = None
-    mm_processor_kwargs: Any = None
-    media_io_kwargs: Any = None
-    chat_template: Any = None
     truncate_prompt_tokens: Any = None
-    kv_transfer_params: dict[str, msgspec.Raw] | None = None
     tools: msgspec.Raw = ABSENT
     tool_choice: msgspec.Raw = ABSENT
-    response_format: msgspec.Raw = ABSENT
-    structured_outputs: msgspec.Raw = ABSENT
     documents: msgspec.Raw = ABSENT
-    chat_template_kwargs: msgspec.Raw = ABSENT
 
 
 class _Body(ChatFields, kw_only=True):
@@ -46,12 +37,6 @@ class _Body(ChatFields, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(_Body)
-
-_HIDES_COST = {
-    "mm_processor_kwargs": "would change what an image costs after it was counted",
-    "media_io_kwargs": "would change how images are read after they were counted",
-    "chat_template": "would render another prompt than the one that was counted",
-}
 
 
 def parse_chat(body: bytes | bytearray) -> VisionRequest:
@@ -62,7 +47,7 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
     address). `param` names the field or the part.
     """
     parsed = read.decode_body(_decoder, body)
-    refuse_what_hides_cost(parsed)
+    found = find_watched(parsed, body, is_chat=True)
     if not parsed.messages:
         raise GatewayError(Code.INVALID_REQUEST, "`messages` is empty. Send at least one message.", param="messages")
     images = Images(body)
@@ -77,37 +62,17 @@ def parse_chat(body: bytes | bytearray) -> VisionRequest:
         include_usage=read.include_usage(parsed.stream_options),
         has_stream_options=parsed.stream_options is not msgspec.UNSET,
         max_tokens=answer_bound(parsed),
-        n=read.answers(parsed.n),
+        n=read.answers(read.value(parsed.n)),
         extra_text_bytes=text_bytes,
         uncertain_extra_bytes=text_bytes,
         truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
-        priority=read.priority(parsed.priority),
+        priority=read.priority(read.value(parsed.priority)),
         messages=outlines,
         images=tuple(images.found),
         media=tuple(images.media),
+        fields=found.uses,
+        salt=found.salt,
     )
-
-
-class Rendered(Protocol):
-    """Fields by which a client would have its conversation read or rendered otherwise than it was counted."""
-
-    mm_processor_kwargs: Any
-    media_io_kwargs: Any
-    chat_template: Any
-
-
-def refuse_other_renderings(parsed: Rendered) -> None:
-    """Raises GatewayError invalid_request with the field."""
-    if parsed.mm_processor_kwargs or parsed.media_io_kwargs or parsed.chat_template:
-        name = next(name for name in _HIDES_COST if getattr(parsed, name))
-        raise GatewayError(Code.INVALID_REQUEST, f"`{name}` {_HIDES_COST[name]}. Leave it out.", param=name)
-
-
-def refuse_what_hides_cost(parsed: ChatFields) -> None:
-    """Raises GatewayError invalid_request with the field."""
-    refuse_other_renderings(parsed)
-    read.refuse_hidden_prompt(parsed.kv_transfer_params)
-    read.refuse_beam_search(parsed.use_beam_search)
 
 
 def answer_bound(parsed: ChatFields) -> int | None:

@@ -11,23 +11,20 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import VisionRequest
 from gateway.wire import read
 from gateway.wire.prompts import Prompts, count_prompts
+from gateway.wire.watched import Watched, find_watched
 
 _DEFAULT_MAX_TOKENS = 16
 _MOST_PROMPTS = 1024  # vLLM's own limit, VLLM_MAX_COMPLETION_PROMPTS
 
 
-class _Body(msgspec.Struct):
+class _Body(Watched):
     prompt: str | list[str | int | list[int]] | None = None
     prompt_embeds: Any = None
     model: Any = None
     stream: Any = None
     stream_options: read.StreamOptions | msgspec.UnsetType | None = msgspec.UNSET
     max_tokens: Any = None
-    n: Any = None
-    priority: Any = None
     truncate_prompt_tokens: Any = None
-    use_beam_search: Any = None
-    kv_transfer_params: dict[str, msgspec.Raw] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -43,8 +40,7 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
         raise GatewayError(
             Code.INVALID_REQUEST, "Prompt embeddings are not yet supported. Send `prompt`.", param="prompt_embeds"
         )
-    read.refuse_hidden_prompt(parsed.kv_transfer_params)
-    read.refuse_beam_search(parsed.use_beam_search)
+    found = find_watched(parsed, body, is_chat=False)
     prompts = _prompts(parsed)
     max_tokens = read.integer(parsed.max_tokens, "max_tokens", minimum=0)
     return VisionRequest(
@@ -53,12 +49,14 @@ def parse_completions(body: bytes | bytearray) -> VisionRequest:
         include_usage=read.include_usage(parsed.stream_options),
         has_stream_options=parsed.stream_options is not msgspec.UNSET,
         max_tokens=_DEFAULT_MAX_TOKENS if max_tokens is None else max(max_tokens, 1),
-        n=read.answers(parsed.n, prompts.prompts),
+        n=read.answers(read.value(parsed.n), prompts.prompts),
         prompts=prompts.prompts,
         prompt_token_ids=prompts.token_ids,
         extra_text_bytes=prompts.text_bytes,
         truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
-        priority=read.priority(parsed.priority),
+        priority=read.priority(read.value(parsed.priority)),
+        fields=found.uses,
+        salt=found.salt,
     )
 
 

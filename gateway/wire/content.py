@@ -8,9 +8,9 @@ Media is recognised by every key by which vLLM 0.32 would (renderers/chat_utils.
   `video_embeds`, `prompt_embeds`, `audio_url`, `input_audio`, `video_url`, `tool_reference`, whatever `type` says;
 - a bare string is text.
 
-A part that vLLM would read by its key although its type says otherwise is refused: once the uuid is taken out, the part
-would mean something else. Videos and audio go on as they came, so one with a `uuid` is refused: vLLM would take what
-its cache has under that name, which may be anything.
+A part that vLLM would read by its key although its type says otherwise is refused: where the uuid is taken out, the
+part means something else. An image may be its uuid alone, where it was sent before. Videos and audio go on as they
+came, so one with a `uuid` is refused: vLLM would take what its cache has under that name, which may be anything.
 """
 
 from typing import Any, NamedTuple
@@ -77,12 +77,16 @@ class Part(msgspec.Struct):
 
 
 class ImagePart(NamedTuple):
-    """An image part. `url` is None where `image_url` was the string itself: its place must be looked up."""
+    """An image part. `url` is None where `image_url` is no object with one: its place must be looked up. `uuid` is None
+    where the one that is there is no text. `is_named_only`: there is no image beside the uuid.
+    """
 
     url: msgspec.Raw | None
     detail: str | None
     is_bare_string: bool
     has_uuid: bool
+    uuid: str | None = None
+    is_named_only: bool = False
 
 
 class MediaPart(NamedTuple):
@@ -153,22 +157,31 @@ def _read_by_key(part: Part, path: str) -> ImagePart | MediaPart | int:
 
 
 def _image(part: Part, path: str) -> ImagePart:
-    has_uuid = part.uuid is not None
+    has_uuid, uuid = part.uuid is not None, part.uuid if isinstance(part.uuid, str) else None
     if part.type is not None and part.type not in _IMAGE_TYPES:
         raise _refusal(
             path, "With `uuid`, vLLM reads `image_url` here although `type` says otherwise. Use type `image_url`."
         )
     value = part.image_url
+    if uuid is not None and _is_nothing(value):
+        return ImagePart(None, None, is_bare_string=False, has_uuid=True, uuid=uuid, is_named_only=True)
     if isinstance(value, str):
         _check_input_image(part, path)
-        return ImagePart(None, _detail(part.detail), part.type == "image_url", has_uuid)
+        return ImagePart(None, _detail(part.detail), part.type == "image_url", has_uuid, uuid)
     if isinstance(value, ImageUrl) and memoryview(value.url)[:1].tobytes() == b'"':
         if part.type != "image_url":
             raise _refusal(path, 'An `image_url` with {"url": ...} needs "type": "image_url".')
-        return ImagePart(value.url, _detail(value.detail), is_bare_string=False, has_uuid=has_uuid)
+        return ImagePart(value.url, _detail(value.detail), is_bare_string=False, has_uuid=has_uuid, uuid=uuid)
     if has_uuid:
-        raise _refusal(path, f"Images known only by their `uuid` are not supported: their cost is unknown. {_INSTEAD}")
+        raise _refusal(path, f"An image that is only named needs a string as `uuid`. {_INSTEAD}")
     raise _refusal(path, f"`image_url` holds no URL string. {_INSTEAD}")
+
+
+def _is_nothing(value: ImageUrl | str | msgspec.UnsetType | None) -> bool:
+    """Nothing that vLLM would fetch."""
+    if isinstance(value, ImageUrl):
+        return bytes(memoryview(value.url)[:4]) in {b"", b'""', b"null"}
+    return not value
 
 
 def _media(part: Part, key: str, path: str) -> MediaPart:

@@ -261,6 +261,7 @@ HELD_BACK = (
     "x-amzn-sagemaker-adapter-alias",
     "x-amzn-sagemaker-adapter-identifier",
     "x-amzn-sagemaker-session-id",
+    "x-vllm-priority",
     "x-gateway-resize",
     "connection",
     "te",

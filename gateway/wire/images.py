@@ -40,8 +40,12 @@ class Images:
         *,
         is_bare_string: bool = False,
         has_uuid: bool = False,
+        uuid: str | None = None,
+        is_named_only: bool = False,
     ) -> int:
-        """Note an image by its URL, a JSON string; returns its ordinal. Raises GatewayError."""
+        """Note an image by its URL, a JSON string, or with `is_named_only` by what stands in its place; returns its
+        ordinal. Raises GatewayError.
+        """
         self._refuse_too_many()
         self._spans = self._spans or SpanFinder(self._body)
         self.found.append(
@@ -53,7 +57,9 @@ class Images:
                 detail=detail,
                 is_bare_string=is_bare_string,
                 has_uuid=has_uuid,
-                is_remote=is_remote(memoryview(url), param),
+                uuid=uuid,
+                is_named_only=is_named_only,
+                is_remote=not is_named_only and is_remote(memoryview(url), param),
             )
         )
         return len(self.found) - 1
@@ -68,12 +74,20 @@ class Images:
 
     def add_part(self, image: ImagePart, part: Path, path: str) -> int:
         """Note the image of a chat's part, which stands at `path`. Raises GatewayError."""
-        detail, is_bare_string, has_uuid = image.detail, image.is_bare_string, image.has_uuid
         if image.url is None:
             param, url = f"{path}.image_url", self._bare_url(part)
         else:
             param, url = f"{path}.image_url.url", image.url
-        return self.add(part, param, url, detail, is_bare_string=is_bare_string, has_uuid=has_uuid)
+        return self.add(
+            part,
+            param,
+            url,
+            image.detail,
+            is_bare_string=image.is_bare_string,
+            has_uuid=image.has_uuid,
+            uuid=image.uuid,
+            is_named_only=image.is_named_only,
+        )
 
     def add_media(self, media: MediaPart, path: str) -> None:
         """Note a video or audio. Raises GatewayError."""

@@ -18,6 +18,7 @@ from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import Path
 from gateway.wire import read
 from gateway.wire.read import ABSENT
+from gateway.wire.watched import Watched
 
 _ROLES = ("user", "assistant", "system")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -87,7 +88,7 @@ class _OutputConfig(msgspec.Struct, gc=False):
     format: msgspec.Raw = ABSENT
 
 
-class Body(msgspec.Struct):
+class Body(Watched):
     """What of a body costs something; all else is vLLM's business. A count ignores what is about the answer."""
 
     messages: list[_Message]
@@ -97,10 +98,8 @@ class Body(msgspec.Struct):
     tool_choice: _ToolChoice | None = None
     thinking: _Thinking | None = None
     output_config: _OutputConfig | None = None
-    chat_template_kwargs: msgspec.Raw = ABSENT
     max_tokens: Any = None
     stream: Any = None
-    kv_transfer_params: dict[str, msgspec.Raw] | None = None
 
 
 _decoder = msgspec.json.Decoder(Body)

@@ -31,6 +31,7 @@ ABSENT = msgspec.Raw(b"")
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 MOST_SEQUENCES = 16_384
 """vLLM's own limit of `n` (VLLM_MAX_N_SEQUENCES); here it also bounds `n` times the prompts."""
+_any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _INSIDE_CONTENT = re.compile(r"[a-z_12]+(?:\[\d+\])*\.(?:content|output)\[")
 
 
@@ -131,6 +132,11 @@ def utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
+def value(raw: msgspec.Raw) -> Any:
+    """What stands there; None where nothing does."""
+    return None if raw is ABSENT else decode_body(_any_decoder, raw)
+
+
 def rendered_bytes(value: Any) -> int:
     """UTF-8 bytes of a value that a chat template prints: strings as they are, anything else as JSON, null not.
 
@@ -165,14 +171,4 @@ def refuse_hidden_prompt(kv_transfer_params: dict[str, msgspec.Raw] | None) -> N
             "`kv_transfer_params.prompt_token_ids` would replace the prompt that is sent, so its cost could not be "
             "known. Leave it out.",
             param="kv_transfer_params.prompt_token_ids",
-        )
-
-
-def refuse_beam_search(value: Any) -> None:
-    """Beam search keeps `n` whole prompts; it is refused unless it is off."""
-    if boolean(value, "use_beam_search"):
-        raise GatewayError(
-            Code.INVALID_REQUEST,
-            "`use_beam_search` is not allowed: its cost grows with every token. Ask for `n` sampled answers instead.",
-            param="use_beam_search",
         )

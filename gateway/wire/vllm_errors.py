@@ -19,6 +19,7 @@ _ENCODER_CACHE = re.compile(
     r"which exceeds the pre-allocated encoder cache size ([1-9][0-9]{0,8})\. "
     r"Please reduce the input size or increase the encoder cache size by setting --limit-mm-per-prompt at startup\."
 )
+_CACHE_MISS = re.compile(r"Cache miss for \w{1,20} at index [0-9]{1,9} but data is not provided\..{0,60}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,16 @@ def learn_from_error(status: int, body: bytes) -> LearnedLimits | None:
         return learn_from_message(_decoder.decode(body).error.message)
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def misses_image(status: int, body: bytes) -> bool:
+    """A 400 for an image that was only named, and that vLLM does not have."""
+    if status != 400:
+        return False
+    try:
+        return bool(_CACHE_MISS.fullmatch(_decoder.decode(body).error.message))
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def learn_from_message(message: str) -> LearnedLimits | None:

@@ -63,6 +63,12 @@ EXAMPLES = {
             param=_IMAGE,
         ),
         GatewayError(
+            Code.UNKNOWN_IMAGE_UUID,
+            "`messages[0].content[1].image_url`: The image is given by its `uuid` alone, and it is not known what the "
+            "model server has under this name. Send the image again, beside its `uuid`.",
+            param="messages[0].content[1].image_url",
+        ),
+        GatewayError(
             Code.TOO_MANY_IMAGES,
             "The last turn has 2 images and the limit is 1 (images.max_per_turn). Send fewer at once.",
             param="messages",

@@ -38,6 +38,7 @@ CHATS = {
     Code.IMAGE_PARSE_ERROR: hard_image("png_bad_crc_ihdr.png"),
     Code.IMAGE_TOO_LARGE: hard_image("png_bomb_30000.png"),
     Code.INVALID_IMAGE_DIMENSIONS: hard_image("png_201to1.png"),
+    Code.UNKNOWN_IMAGE_UUID: {"type": "image_url", "image_url": None, "uuid": "page-7"},
     Code.INVALID_IMAGE_URL: image("ftp://pictures.example.com/a.png"),
 }
 """Wrong in one part of their content."""

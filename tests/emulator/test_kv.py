@@ -1,6 +1,7 @@
 """Blocks are never lost, never held twice by accident, and found again by what they hold."""
 
 from array import array
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,15 @@ def test_the_longest_unused_block_is_reused_first_and_of_a_sequence_its_tail() -
     pool.release(second)
 
     assert pool.take(4) == [first[1], first[0], second[1], second[0]]
+
+
+def test_prompts_with_different_salts_share_no_block() -> None:
+    plain = Prompt(array("H", range(9)))
+    mine, yours = (prompt_hashes(replace(plain, salt=salt), 2) for salt in ("mine", "yours"))
+
+    assert not {*mine, *yours} & {*prompt_hashes(plain, 2)}
+    assert not {*mine} & {*yours}
+    assert prompt_hashes(replace(plain, salt="mine"), 2) == mine
 
 
 def test_equal_beginnings_have_equal_hashes_and_the_image_is_part_of_them() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.emulator.content import ImageRef
 from gateway.emulator.errors import ApiError
+from gateway.emulator.pictures import Picture
 from gateway.emulator.preprocessing import Preprocessor
 from tests.support.pictures import data_url, encoded, picture
 
@@ -114,3 +115,18 @@ async def test_a_lone_uuid_without_a_picture_is_refused(preprocessor: Preprocess
 async def test_nothing_to_do_takes_no_time(preprocessor: Preprocessor, time: Time) -> None:
     assert await preprocessor.process([], await preprocessor.decode([])) == []
     assert time.sleepers == []
+
+
+@pytest.mark.parametrize("url", [None, ""])
+async def test_a_uuid_stands_for_the_picture_that_was_sent_under_it_until_that_is_forgotten(
+    preprocessor: Preprocessor, url: str | None
+) -> None:
+    picture = Picture(28, 28, b"mine")
+    preprocessor.cache.keep(b"mine", picture)
+    alone = [ImageRef(url, "mine")]
+
+    assert await preprocessor.decode(alone) == [None]
+    assert await preprocessor.process(alone, [None]) == [picture]
+    preprocessor.cache.clear()
+    with pytest.raises(ApiError):
+        await preprocessor.process(alone, [None])

@@ -59,3 +59,14 @@ def test_what_the_framework_cannot_read_has_its_own_shape(body: bytes) -> None:
 
 def test_json_is_read_as_the_standard_library_reads_it() -> None:
     assert parse_json(b'\xef\xbb\xbf{"a": 1, "a": NaN, "\\u0062": "\\/"}', "application/json").keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("salt", ["", 7, "a@b", "a/b", "a\\b", "a\0b", "a" * 129])
+def test_a_salt_that_caches_behind_the_engine_could_not_keep_is_refused(salt: object) -> None:
+    error = refusal({"messages": [], "cache_salt": salt})
+    assert (error.status, error.param) == (400, "cache_salt")
+
+
+@pytest.mark.parametrize("salt", [None, "a", "a" * 128])
+def test_a_salt_that_is_one(salt: str | None) -> None:
+    assert parse_request(ChatRequest, {"messages": [], "cache_salt": salt}).cache_salt == salt

@@ -264,7 +264,8 @@ async def test_images_that_are_prepared_again_for_another_server_took_both_times
     policies = SimpleNamespace(transform_seconds=60.0)
     images = SimpleNamespace(prepare=prepare)
     parts = SimpleNamespace(clock=lambda: ticks.pop(0), images=images, policies=policies)
-    source = SimpleNamespace(url=SimpleNamespace(file=None), ref=SimpleNamespace(param="", ordinal=0), digest=None)
+    ref = SimpleNamespace(param="", ordinal=0)
+    source = SimpleNamespace(url=SimpleNamespace(file=None), ref=ref, digest=None, named=None)
     plan = planning.Plan((source,), (SimpleNamespace(info=None, target=None),))
     exchange = Exchange("1", "POST", CHAT, b"", (), 0.0)
     for _ in range(2):

@@ -77,8 +77,15 @@ async def test_a_bare_string_becomes_the_object_that_vllm_wants():
     assert received == body.replace(b'"%s"' % SOUND.encode(), b'{"url":"%s"}' % SOUND.encode())
 
 
-async def test_a_uuid_beside_a_picture_stays_here():
+async def test_a_uuid_beside_a_picture_is_another_one_behind_the_gateway():
     received, _ = await sent(json.dumps(chat(image(SOUND) | {"uuid": "u-1"}, seed=1)).encode())
+    uuid = json.loads(received)["messages"][0]["content"][0]["uuid"]
+    assert uuid != "u-1"
+    assert json.loads(received) == chat(image(SOUND) | {"uuid": uuid}, seed=1)
+
+
+async def test_a_uuid_that_is_no_text_stays_here():
+    received, _ = await sent(json.dumps(chat(image(SOUND) | {"uuid": 7}, seed=1)).encode())
     assert json.loads(received) == chat(image(SOUND), seed=1)
 
 

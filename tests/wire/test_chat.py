@@ -186,12 +186,7 @@ def test_text_outside_the_messages_counts_as_it_was_sent():
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"mm_processor_kwargs": {"max_pixels": 1}}, "mm_processor_kwargs"),
-        ({"media_io_kwargs": {"image": {"image_mode": None}}}, "media_io_kwargs"),
-        ({"chat_template": "{{ messages }}"}, "chat_template"),
         ({"kv_transfer_params": {"prompt_token_ids": [1, 2]}}, "kv_transfer_params.prompt_token_ids"),
-        ({"use_beam_search": True, "n": 4}, "use_beam_search"),
-        ({"use_beam_search": "on"}, "use_beam_search"),
         ({"max_tokens": "16"}, "max_tokens"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"truncate_prompt_tokens": -2}, "truncate_prompt_tokens"),
@@ -210,9 +205,35 @@ def test_fields_that_hide_cost_or_cannot_be_read_are_refused_by_name(fields, par
     assert param in error.message
 
 
+HAVE_RULES = {
+    "mm_processor_kwargs": {"max_pixels": 1},
+    "media_io_kwargs": {"image": {"image_mode": None}},
+    "chat_template": "{{ messages }}",
+    "kv_transfer_params": {"a": 1},
+    "use_beam_search": "on",
+    "prompt_logprobs": 0,
+}
+
+
+@pytest.mark.parametrize("name", HAVE_RULES)
+def test_fields_with_rules_are_left_to_those(name):
+    request = parse_chat(encode(user(IMAGE), **{name: HAVE_RULES[name]}, cache_salt="s"))
+    assert [use.name for use in request.fields] == [name]
+    assert request.salt.text == "s"
+
+
 def test_empty_overrides_change_nothing_and_pass():
-    empty = {"mm_processor_kwargs": {}, "media_io_kwargs": None, "kv_transfer_params": {"a": 1}}
+    empty = {"mm_processor_kwargs": {}, "media_io_kwargs": None, "kv_transfer_params": {}}
     assert parse_chat(encode(user("hi"), **empty)) == parse_chat(encode(user("hi")))
+
+
+@pytest.mark.parametrize("value", [None, "", {}, {"url": None}, {"url": ""}])
+def test_an_image_that_is_only_named(value):
+    body = encode(user({"type": "image_url", "image_url": value, "uuid": "u"}, IMAGE))
+    named, sent = parse_chat(body).images
+    assert (named.uuid, named.is_named_only, named.is_bare_string, named.is_remote) == ("u", True, False, False)
+    assert body[named.url.start : named.url.end] == json.dumps(value).encode()
+    assert (sent.uuid, sent.is_named_only) == (None, False)
 
 
 @pytest.mark.parametrize(

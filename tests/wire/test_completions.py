@@ -70,7 +70,6 @@ def test_as_many_answers_as_vllm_gives_to_one_prompt_are_given_to_all_together()
         ({"prompt": "a", "prompt_embeds": ["AAAA"]}, "prompt_embeds"),
         ({"prompt": "a", "max_tokens": -1}, "max_tokens"),
         ({"prompt": "a", "n": 0}, "n"),
-        ({"prompt": "a", "use_beam_search": True}, "use_beam_search"),
         ({"prompt": "a", "kv_transfer_params": {"prompt_token_ids": [1]}}, "kv_transfer_params.prompt_token_ids"),
         ({"prompt": "a", "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
     ],
@@ -79,3 +78,11 @@ def test_refusals_name_the_field(fields, param):
     with pytest.raises(GatewayError) as refused:
         parse(**fields)
     assert (refused.value.code, refused.value.param) == (Code.INVALID_REQUEST, param)
+
+
+def test_fields_with_rules_are_left_to_those():
+    body = {"prompt": "a", "use_beam_search": True, "logprobs": 50, "echo": True, "cache_salt": "s"}
+    request = parse_completions(json.dumps(body).encode())
+    amounts = {use.name: use.amount for use in request.fields}
+    assert amounts == {"use_beam_search": 1, "logprobs": 50, "prompt_logprobs": 1}
+    assert request.salt.text == "s"

@@ -93,12 +93,3 @@ def test_ids_that_would_replace_the_prompt_are_refused():
     with pytest.raises(GatewayError) as refused:
         read.refuse_hidden_prompt({"prompt_token_ids": msgspec.Raw(b"[1]")})
     assert refused.value.param == "kv_transfer_params.prompt_token_ids"
-
-
-def test_beam_search_is_refused_unless_it_is_off():
-    read.refuse_beam_search(None)
-    read.refuse_beam_search(value=False)
-    for value in (True, "on", 1):
-        with pytest.raises(GatewayError) as refused:
-            read.refuse_beam_search(value)
-        assert refused.value.param == "use_beam_search"

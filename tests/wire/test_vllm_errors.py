@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message
+from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message, misses_image
 
 REFUSALS = json.loads((Path(__file__).parents[1] / "data/wire/refusals.json").read_text())
 
@@ -75,3 +75,25 @@ def test_releases_before_used_other_words():
     assert learn_from_message(message) == LearnedLimits(image_limit=4)
     message = ENCODER.replace("with 2816 embedding tokens", "with length 2816")
     assert learn_from_message(message) == LearnedLimits(encoder_cache_size=2048)
+
+
+MISS = "Cache miss for image at index 3 but data is not provided."
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_miss"),
+    [
+        (400, {"error": {"message": MISS}}, True),
+        (400, {"error": {"message": f"{MISS} (parameter=image)"}}, True),
+        (400, {"error": {"message": f"You said: {MISS}"}}, False),
+        (400, {"error": {"message": "another"}}, False),
+        (500, {"error": {"message": MISS}}, False),
+        (400, {"detail": MISS}, False),
+    ],
+)
+def test_an_image_that_vllm_does_not_have(status, body, is_miss):
+    assert misses_image(status, json.dumps(body).encode()) is is_miss
+
+
+def test_an_answer_that_is_no_json_says_nothing_of_images():
+    assert misses_image(400, b"no") is False

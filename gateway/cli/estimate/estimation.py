@@ -71,9 +71,9 @@ def _estimated(exchange: Exchange, settings: Settings, assumed: Assumptions) -> 
         raise exchange.route.refusal
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     refuse_length(Arrival(content_length=exchange.body_bytes), body_limits_of(settings, budgets).max_bytes)
-    request = asyncio.run(read_request(exchange))
-    exchange.models = _models(settings, assumed, request.model)
     rules = OfflineRules(policies_of(settings, budgets), OfflineLooker(), _NOTHING_FETCHED)
+    request = asyncio.run(read_request(rules, exchange))
+    exchange.models = _models(settings, assumed, request.model)
     plan, cost = asyncio.run(price(rules, exchange, request))
     misfit = misfit_of(exchange, cost)
     estimate = estimate_report(rules, exchange, plan, cost)

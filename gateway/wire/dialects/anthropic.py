@@ -28,6 +28,7 @@ from gateway.wire.opening import opening_span
 from gateway.wire.read import ABSENT
 from gateway.wire.sse import AnthropicObserver
 from gateway.wire.usage import anthropic_usage_of
+from gateway.wire.watched import find_watched
 
 _ANY_TEMPLATE = Rendering()
 
@@ -38,7 +39,6 @@ def parse_messages(body: bytes | bytearray) -> VisionRequest:
     max_tokens = read.integer(parsed.max_tokens, "max_tokens", minimum=1)
     if max_tokens is None:
         raise GatewayError(Code.INVALID_REQUEST, "`max_tokens` is missing.", param="max_tokens")
-    read.refuse_hidden_prompt(parsed.kv_transfer_params)
     return _outlined(body, parsed)._replace(max_tokens=max_tokens, stream=read.boolean(parsed.stream, "stream"))
 
 
@@ -49,6 +49,7 @@ def parse_message_tokens(body: bytes | bytearray) -> VisionRequest:
 
 def _outlined(body: bytes | bytearray, parsed: Body) -> VisionRequest:
     images, settings = Images(body), chat_settings(parsed, _ANY_TEMPLATE)
+    found = find_watched(parsed, body, is_chat=True)
     outlines = tuple(_outline(message, images) for message in seen_messages(parsed, _ANY_TEMPLATE))
     if not outlines:
         raise GatewayError(Code.INVALID_REQUEST, "`messages` is empty. Send at least one message.", param="messages")
@@ -60,6 +61,8 @@ def _outlined(body: bytes | bytearray, parsed: Body) -> VisionRequest:
         uncertain_extra_bytes=text_bytes,
         messages=outlines,
         images=tuple(images.found),
+        fields=found.uses,
+        salt=found.salt,
     )
 
 

@@ -9,11 +9,12 @@ import msgspec
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import Span, VisionRequest
 from gateway.wire import read
-from gateway.wire.chat import ChatFields, answer_bound, extra_text_bytes, refuse_what_hides_cost
+from gateway.wire.chat import ChatFields, answer_bound, extra_text_bytes
 from gateway.wire.chat_messages import Message, outline_message
 from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.images import Images
 from gateway.wire.opening import whole_value
+from gateway.wire.watched import find_watched
 
 
 class _Body(ChatFields, kw_only=True):
@@ -32,7 +33,7 @@ _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def parse_batch(body: bytes | bytearray) -> VisionRequest:
     """The request as admission sees it: a prompt for each conversation. Raises GatewayError 400, as for a chat."""
     parsed = read.decode_body(_decoder, body)
-    refuse_what_hides_cost(parsed)
+    found = find_watched(parsed, body, is_chat=True)
     _refuse_what_batches_lack(parsed)
     images = Images(body)
     outlines = [
@@ -50,11 +51,13 @@ def parse_batch(body: bytes | bytearray) -> VisionRequest:
         extra_text_bytes=text_bytes,
         uncertain_extra_bytes=text_bytes,
         truncate_prompt_tokens=read.truncation(parsed.truncate_prompt_tokens),
-        priority=read.priority(parsed.priority),
+        priority=read.priority(read.value(parsed.priority)),
         messages=tuple(outlines),
         images=tuple(images.found),
         media=tuple(images.media),
         conversation_lengths=lengths,
+        fields=found.uses,
+        salt=found.salt,
     )
 
 
@@ -65,7 +68,7 @@ def _refuse_what_batches_lack(parsed: _Body) -> None:
         raise _refusal("stream", "cannot be true: batches are answered whole.")
     if read.json_bytes(parsed.tools):
         raise _refusal("tools", "cannot be sent: batches have no tools.")
-    if (read.integer(parsed.n, "n", minimum=1) or 1) != 1:
+    if (read.integer(read.value(parsed.n), "n", minimum=1) or 1) != 1:
         raise _refusal("n", "must be 1: each conversation of a batch has one answer.")
 
 

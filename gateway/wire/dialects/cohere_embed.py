@@ -42,7 +42,7 @@ _decoder = msgspec.json.Decoder(_Body)
 def parse_cohere_embed(body: bytes | bytearray) -> VisionRequest:
     """Raises GatewayError invalid_json, invalid_request, or what is wrong with a picture or a part."""
     parsed = read.decode_body(_decoder, body)
-    parsed.refuse_what_hides_cost()
+    parsed.refuse_odd_padding()
     given = [name for name in ("texts", "images", "inputs") if getattr(parsed, name) is not None]
     if len(given) != 1 or not getattr(parsed, given[0]):
         raise GatewayError(
@@ -53,11 +53,18 @@ def parse_cohere_embed(body: bytes | bytearray) -> VisionRequest:
     truncation = _truncation(parsed)
     if parsed.texts is not None:
         prompts = count_prompts(parsed.texts, "texts", read.MOST_SEQUENCES)
-        return pooled_request(parsed, prompts, truncation=truncation)
+        return pooled_request(body, parsed, prompts, truncation=truncation)
     images = Images(body, given[0])
     outlines = _of_images(parsed.images, images) if parsed.images else _of_inputs(parsed.inputs or [], images)
     return pooled_request(
-        parsed, Prompts(len(outlines)), outlines, (1,) * len(outlines), images, truncation=truncation, name=given[0]
+        body,
+        parsed,
+        Prompts(len(outlines)),
+        outlines,
+        (1,) * len(outlines),
+        images,
+        truncation=truncation,
+        name=given[0],
     )
 
 

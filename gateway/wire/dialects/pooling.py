@@ -12,32 +12,26 @@ import msgspec
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import MessageOutline, Path, Span, VisionRequest
 from gateway.wire import read
-from gateway.wire.chat import refuse_other_renderings
 from gateway.wire.chat_messages import Message, outline_message
 from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.images import Images
 from gateway.wire.opening import whole_value
 from gateway.wire.prompts import Prompts, count_prompts, too_many_prompts
 from gateway.wire.read import ABSENT
+from gateway.wire.watched import Watched, find_watched
 
 _PADDINGS = (None, "do_not_pad", "max_length")
 
 
-class PoolingFields(msgspec.Struct, kw_only=True):
+class PoolingFields(Watched, kw_only=True):
     """What stands beside the prompts, on these routes and on those that score."""
 
     model: Any = None
     truncate_prompt_tokens: Any = None
     padding: Any = None
-    priority: Any = None
-    mm_processor_kwargs: Any = None
-    media_io_kwargs: Any = None
-    chat_template: Any = None
-    chat_template_kwargs: dict[str, msgspec.Raw] | None = None
 
-    def refuse_what_hides_cost(self) -> None:
+    def refuse_odd_padding(self) -> None:
         """Raises GatewayError invalid_request."""
-        refuse_other_renderings(self)
         if self.padding not in _PADDINGS:
             raise GatewayError(Code.INVALID_REQUEST, "`padding` must be max_length or do_not_pad.", param="padding")
 
@@ -65,7 +59,7 @@ def parse_embeddings(body: bytes | bytearray) -> VisionRequest:
         return _conversations(body, parsed, "messages", parsed.messages)
     if isinstance(parsed.input, list) and any(_holds_messages(entry) for entry in parsed.input):
         return _conversations(body, parsed, "input", parsed.input)
-    return _texts(parsed)
+    return _texts(body, parsed)
 
 
 def parse_pooling(body: bytes | bytearray) -> VisionRequest:
@@ -89,12 +83,12 @@ def parse_pooling(body: bytes | bytearray) -> VisionRequest:
         raise GatewayError(
             Code.INVALID_REQUEST, "Only /v1/embeddings takes messages as `input`. Send `messages`.", param="input"
         )
-    return _texts(parsed)
+    return _texts(body, parsed)
 
 
 def _read(body: bytes | bytearray) -> _Body:
     parsed = read.decode_body(_decoder, body)
-    parsed.refuse_what_hides_cost()
+    parsed.refuse_odd_padding()
     if parsed.messages is not None and parsed.input is not None:
         raise GatewayError(Code.INVALID_REQUEST, "Send either `input` or `messages`, not both.", param="input")
     if parsed.messages is not None and not parsed.messages:
@@ -106,12 +100,12 @@ def _holds_messages(entry: object) -> bool:
     return isinstance(entry, Message) or (isinstance(entry, list) and any(isinstance(each, Message) for each in entry))
 
 
-def _texts(parsed: _Body) -> VisionRequest:
+def _texts(body: bytes | bytearray, parsed: _Body) -> VisionRequest:
     if parsed.input is None:
         raise GatewayError(Code.INVALID_REQUEST, "`input` is missing.", param="input")
     # Messages are none of the kinds of prompts, so among others they are refused.
     prompts = count_prompts(parsed.input, "input", read.MOST_SEQUENCES)  # type: ignore[arg-type]
-    return pooled_request(parsed, prompts=prompts)
+    return pooled_request(body, parsed, prompts=prompts)
 
 
 def _conversations(body: bytes | bytearray, parsed: _Body, name: str, entries: Sequence[object]) -> VisionRequest:
@@ -131,7 +125,7 @@ def _conversations(body: bytes | bytearray, parsed: _Body, name: str, entries: S
                 raise _mixed(name)
             outlines.append(outline_message(message, (*place, index), f"{path}[{index}]", images))
     lengths = tuple(len(messages) for _, messages in conversations)
-    return pooled_request(parsed, Prompts(len(conversations)), outlines, lengths, images, name=name)
+    return pooled_request(body, parsed, Prompts(len(conversations)), outlines, lengths, images, name=name)
 
 
 def _conversation(entry: object, name: str) -> list[object]:
@@ -149,6 +143,7 @@ def _mixed(name: str) -> GatewayError:
 
 
 def pooled_request(
+    body: bytes | bytearray,
     parsed: PoolingFields,
     prompts: Prompts,
     messages: Sequence[MessageOutline] = (),
@@ -159,7 +154,8 @@ def pooled_request(
     name: str = "messages",
 ) -> VisionRequest:
     """What admission sees of any request without an answer. Raises GatewayError."""
-    more_bytes = prompts.prompts * sum(map(read.json_bytes, (parsed.chat_template_kwargs or {}).values()))
+    found = find_watched(parsed, body, is_chat=True)
+    more_bytes = prompts.prompts * read.json_bytes(parsed.chat_template_kwargs)
     return VisionRequest(
         model=read.string(parsed.model, "model"),
         prompts=prompts.prompts,
@@ -169,12 +165,14 @@ def pooled_request(
         truncate_prompt_tokens=(read.truncation(parsed.truncate_prompt_tokens) if truncation is None else truncation),
         pads_prompts=parsed.pads_prompts,
         wants_output=False,
-        priority=read.priority(parsed.priority),
+        priority=read.priority(read.value(parsed.priority)),
         messages=tuple(messages),
         images=tuple(images.found) if images else (),
         media=tuple(images.media) if images else (),
         conversation_lengths=conversation_lengths if prompts.prompts > 1 else (),
         prompt_name=name,
+        fields=found.uses,
+        salt=found.salt,
     )
 
 

@@ -7,7 +7,7 @@ message vLLM hands only the first part to the model. What vLLM takes and this mo
 - items of any other type that carry a `role`: vLLM reads their `content` as a chat's, unchecked;
 - images in an assistant's message, and parts that say text and carry a `uuid` (vLLM goes by their other keys);
 - `request_id`: the id of the answer, under which vLLM would overwrite another client's stored answer;
-- `mm_processor_kwargs`, `media_io_kwargs`, `kv_transfer_params.prompt_token_ids`: as in a chat.
+- what fields with rules ask for (watched.py): as in a chat.
 
 How JSON is read is told in read.py.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.domain.request import MessageOutline, Path, Span, VisionRequest
+from gateway.domain.request import FieldUse, MessageOutline, Path, Span, VisionRequest
 from gateway.wire import read
 from gateway.wire.dialects.record import Dialect, RenderingOf
 from gateway.wire.images import Images
@@ -27,12 +27,13 @@ from gateway.wire.read import ABSENT
 from gateway.wire.response_chat import chat_of_responses
 from gateway.wire.response_items import Item, Turns, add_item
 from gateway.wire.response_stream import ResponsesObserver, responses_usage_of
+from gateway.wire.watched import Watched, find_watched
 
 INPUT = "input"
 """The key under which the conversation stands."""
 
 
-class _Body(msgspec.Struct):
+class _Body(Watched, kw_only=True):
     input: list[Item] | str
     model: Any = None
     instructions: Any = None
@@ -42,27 +43,15 @@ class _Body(msgspec.Struct):
     previous_response_id: Any = None
     max_output_tokens: Any = None
     truncation: Any = "disabled"
-    priority: Any = None
     request_id: Any = None
-    mm_processor_kwargs: Any = None
-    media_io_kwargs: Any = None
-    kv_transfer_params: dict[str, msgspec.Raw] | None = None
     tools: msgspec.Raw = ABSENT
     tool_choice: msgspec.Raw = ABSENT
     text: msgspec.Raw = ABSENT
     reasoning: msgspec.Raw = ABSENT
-    structured_outputs: msgspec.Raw = ABSENT
-    chat_template_kwargs: msgspec.Raw = ABSENT
     previous_input_messages: msgspec.Raw = ABSENT
 
 
 _decoder = msgspec.json.Decoder(_Body)
-
-_REFUSED = {
-    "mm_processor_kwargs": "would change what an image costs after it was counted",
-    "media_io_kwargs": "would change how images are read after they were counted",
-    "request_id": "would name the answer, and could overwrite one that is stored. The model server names it",
-}
 
 
 def parse_responses(body: bytes | bytearray) -> VisionRequest:
@@ -72,7 +61,8 @@ def parse_responses(body: bytes | bytearray) -> VisionRequest:
     or the part.
     """
     parsed = read.decode_body(_decoder, body)
-    _refuse_what_hides_cost(parsed)
+    _refuse_own_name(parsed)
+    found = find_watched(parsed, body, is_chat=True)
     images = Images(body, INPUT)
     text_bytes = _extra_text_bytes(parsed)
     return VisionRequest(
@@ -83,12 +73,14 @@ def parse_responses(body: bytes | bytearray) -> VisionRequest:
         extra_text_bytes=text_bytes,
         uncertain_extra_bytes=text_bytes,
         truncate_prompt_tokens=None if parsed.truncation == "disabled" else -1,
-        priority=read.priority(parsed.priority),
+        priority=read.priority(read.value(parsed.priority)),
         messages=_outlines(parsed, images),
         images=tuple(images.found),
         is_stored=parsed.store is None or read.boolean(parsed.store, "store"),
         is_background=read.boolean(parsed.background, "background"),
         previous_id=read.string(parsed.previous_response_id, "previous_response_id"),
+        fields=(*found.uses, *_schema(parsed)),
+        salt=found.salt,
     )
 
 
@@ -108,11 +100,20 @@ def _outlines(parsed: _Body, images: Images) -> tuple[MessageOutline, ...]:
     return tuple(turns.messages)
 
 
-def _refuse_what_hides_cost(parsed: _Body) -> None:
-    if parsed.mm_processor_kwargs or parsed.media_io_kwargs or parsed.request_id is not None:
-        name = next(name for name in _REFUSED if getattr(parsed, name))
-        raise GatewayError(Code.INVALID_REQUEST, f"`{name}` {_REFUSED[name]}. Leave it out.", param=name)
-    read.refuse_hidden_prompt(parsed.kv_transfer_params)
+def _refuse_own_name(parsed: _Body) -> None:
+    if parsed.request_id is not None:
+        raise GatewayError(
+            Code.INVALID_REQUEST,
+            "`request_id` would name the answer, and could overwrite one that is stored. The model server names it. "
+            "Leave it out.",
+            param="request_id",
+        )
+
+
+def _schema(parsed: _Body) -> tuple[FieldUse, ...]:
+    """What is `response_format` in a chat stands in `text` here."""
+    size = read.json_bytes(parsed.text)
+    return (FieldUse("response_format", size, asked_by="text"),) if size else ()
 
 
 def _extra_text_bytes(parsed: _Body) -> int:

@@ -94,7 +94,7 @@ def parse_rerank(body: bytes | bytearray) -> VisionRequest:
 
 
 def _request(body: bytes | bytearray, parsed: _ScoringFields, first: _Side, second: _Side) -> VisionRequest:
-    parsed.refuse_what_hides_cost()
+    parsed.refuse_odd_padding()
     for side in (first, second):
         if not side.entries:
             raise GatewayError(Code.INVALID_REQUEST, f"`{side.name}` is empty.", param=side.name)
@@ -111,6 +111,7 @@ def _request(body: bytes | bytearray, parsed: _ScoringFields, first: _Side, seco
     outlines = (*queries, *documents)
     with_images = [outline._replace(text_bytes=0) for outline in outlines if outline.images]
     return pooled_request(
+        body,
         parsed,
         Prompts(sequences, text_bytes=repeated + sum(outline.text_bytes for outline in outlines)),
         with_images,
