@@ -18,6 +18,7 @@ from gateway.domain.outcome import Fate, Outcome, Reason
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
+from gateway.wire.routes import RARELY_ASKED
 
 OTHER = "other"
 ONLY_UPSTREAM = "default"
@@ -59,10 +60,7 @@ class Declaration:
 
 
 # A hundred models have half a thousand series for each that is there from the start: too many for what few use.
-ENDPOINTS_LATER = (
-    "/v1/chat/completions/batch", "/v1/messages", "/v2/embed", "/pooling", "/classify", "/score", "/v1/score",
-    "/rerank", "/v1/rerank", "/v2/rerank", "/invocations",
-)  # fmt: skip
+ENDPOINTS_LATER = RARELY_ASKED
 ENDPOINTS = (
     "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/tokenize", "/detokenize",
     "/v1/messages/count_tokens", "/gateway/preflight", "/gateway/try", OTHER, *ENDPOINTS_LATER,
