@@ -17,6 +17,7 @@ from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
 from gateway.telemetry.declaring import Declaration, Label
 from gateway.telemetry.tenant_declarations import OF_TENANTS, TENANT_CLASS
+from gateway.wire.routes import RARELY_ASKED
 
 OTHER = "other"
 ONLY_UPSTREAM = "default"
@@ -27,14 +28,11 @@ UNKNOWN = "unknown"
 
 
 # A hundred models have half a thousand series for each that is there from the start: too many for what few use.
-ENDPOINTS_LATER = (
-    "/v1/chat/completions/batch", "/v1/messages", "/v1/responses", "/v2/embed", "/pooling", "/classify", "/score",
-    "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank", "/invocations",
-)  # fmt: skip
+ENDPOINTS_LATER = RARELY_ASKED
 ENDPOINTS = (
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/tokenize", "/detokenize",
-    "/v1/messages/count_tokens", "/gateway/preflight", "/gateway/try", OTHER, *ENDPOINTS_LATER,
-)  # fmt: skip
+    *("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/tokenize", "/detokenize"),
+    *("/v1/messages/count_tokens", "/gateway/preflight", "/gateway/try", OTHER, *ENDPOINTS_LATER),
+)
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
 

@@ -109,6 +109,11 @@ _OPEN = {
     )
 }
 
+RARELY_ASKED = (
+    "/v1/chat/completions/batch", "/v1/messages", "/v1/responses", "/v2/embed", "/pooling", "/classify", "/score",
+    "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank", INVOCATIONS_PATH,
+)  # fmt: skip
+"""Most gateways never see these."""
 _INVOCATIONS = Route(Kind.INVOCATIONS, INVOCATIONS_PATH, ("POST",))
 _MODEL_PREFIX = "/v1/models/"
 _RESPONSE_PREFIX = "/v1/responses/"
