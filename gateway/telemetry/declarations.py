@@ -38,10 +38,6 @@ class Label:
     help: str = ""
     later: frozenset[str] = frozenset()
 
-    @property
-    def from_start(self) -> tuple[str, ...] | None:
-        return None if self.values is None else tuple(value for value in self.values if value not in self.later)
-
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -61,17 +57,8 @@ class Declaration:
 # A hundred models have half a thousand series for each that is there from the start: too many for what few use.
 ENDPOINTS_LATER = ("/v1/chat/completions/batch", "/v1/messages", "/v1/responses")
 ENDPOINTS = (
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/models",
-    "/tokenize",
-    "/detokenize",
-    "/v1/messages/count_tokens",
-    "/gateway/preflight",
-    "/gateway/try",
-    OTHER,
-    *ENDPOINTS_LATER,
+    *("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/tokenize", "/detokenize"),
+    *("/v1/messages/count_tokens", "/gateway/preflight", "/gateway/try", OTHER, *ENDPOINTS_LATER),
 )
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)

@@ -69,9 +69,8 @@ class CounterTable:
                     self.open(key)
 
     def _values(self, label: Label, model: str) -> Sequence[str]:
-        values = label.from_start
-        if values is not None:
-            return values
+        if label.values is not None:
+            return [value for value in label.values if value not in label.later]
         return (model,) if label is declared.MODEL else self._of_the_operator
 
     def open(self, key: tuple[str, ...]) -> None:

@@ -9,8 +9,8 @@ from scripts.reference.markdown import code, page, sentence, table
 _INTRO = """\
 `GET /metrics` has them in Prometheus' text format, or in OpenMetrics where that is asked for. All label values are
 there from the start, at zero, but for those that are known only at run time and endpoints that few use. Values of
-labels never come from a client's text. Those of histograms end with `_bucket`, `_sum` and `_count`. Beside them stand the `process_*` metrics of
-Prometheus' Python client (CPU, memory, open files). How to read them is told in the
+labels never come from a client's text. Those of histograms end with `_bucket`, `_sum` and `_count`. Beside them
+stand the `process_*` metrics of Prometheus' Python client (CPU, memory, open files). How to read them is told in the
 [tuning guide](../tuning.md#how-to-read-the-metrics).
 """
 

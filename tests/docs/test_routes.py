@@ -8,9 +8,7 @@ PAGE = (ROOT / "docs" / "routes.md").read_text(encoding="utf-8")
 
 def test_the_matrix_is_the_tested_one():
     begin, end = "<!-- matrix: python -m tests.conformance.doors -->\n", "\n<!-- end of the matrix -->"
-    assert PAGE.partition(begin)[2].partition(end)[0] == matrix(), (
-        "write what `python -m tests.conformance.doors` prints"
-    )
+    assert PAGE.partition(begin)[2].partition(end)[0] == matrix(), "write there what the command prints"
 
 
 def test_every_route_with_images_is_in_it():
