@@ -190,11 +190,9 @@ async def _stream(exchange: Exchange, events: AsyncIterator[bytes]) -> None:
 async def stored_response(state: ServerState, exchange: Exchange) -> None:
     """GET /v1/responses/{id}, and POST /v1/responses/{id}/cancel. Raises ApiError."""
     response_id = exchange.path.removeprefix(PREFIX).removesuffix("/cancel")
-    if exchange.path.endswith("/cancel"):
-        await exchange.respond_json(200, await _cancelled(state.responses, response_id))
-        return
-    response = state.responses.get(response_id)
     query = parse_qs(exchange.query)
+    is_cancel = exchange.path.endswith("/cancel")
+    response = await cancelled(state.responses, response_id) if is_cancel else state.responses.get(response_id)
     if query.get("stream", ["false"])[0] in {"true", "1"}:
         after = int(query.get("starting_after", ["-1"])[0])
         await _stream(exchange, state.responses.events_from(response_id, after + 1))
@@ -202,7 +200,8 @@ async def stored_response(state: ServerState, exchange: Exchange) -> None:
         await exchange.respond_json(200, response)
 
 
-async def _cancelled(store: ResponseStore, response_id: str) -> Values:
+async def cancelled(store: ResponseStore, response_id: str) -> Values:
+    """Raises ApiError."""
     response = store.get(response_id)
     if response["status"] not in _UNFINISHED:
         raise ApiError(400, "BadRequestError", "Cannot cancel a synchronous response.", "response_id")

@@ -12,6 +12,8 @@ from PIL import Image
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.response_input import messages_of
+from gateway.emulator.response_store import ResponseStore
+from gateway.emulator.responses import cancelled
 from gateway.emulator.serve import RunningEmulator, running_emulator
 from tests.support.pictures import data_url, encoded
 
@@ -182,6 +184,7 @@ def test_a_path_that_is_none_is_not_found(http: httpx.Client) -> None:
 
 NO_ITEMS = [
     ["hello"],
+    [{"type": "nope"}],
     [{"role": "user", "content": 5}],
     [{"role": "critic", "content": "a"}],
     [{"role": "user", "content": ["a"]}],
@@ -192,6 +195,25 @@ NO_ITEMS = [
 @pytest.mark.parametrize("items", NO_ITEMS)
 def test_what_fits_no_item_at_all(http: httpx.Client, items: list[Any]) -> None:
     assert ask(http, items).status_code == 400
+
+
+def test_a_body_that_is_no_object_is_refused(http: httpx.Client) -> None:
+    assert http.post("/v1/responses", json=[]).status_code == 400
+
+
+def test_of_an_assistants_parts_an_image_that_comes_first_is_seen() -> None:
+    image = {"type": "input_image", "image_url": "data:,", "detail": "auto"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "done"}
+
+    said, given = messages_of(None, [{"role": "assistant", "content": [image]}, output])
+
+    assert (said["content"], given["content"]) == ([image], "done")
+
+
+async def test_an_answer_whose_making_has_ended_meanwhile_is_cancelled_all_the_same() -> None:
+    store = ResponseStore(responses={"resp_1": {"id": "resp_1", "status": "queued"}})
+
+    assert (await cancelled(store, "resp_1"))["status"] == "cancelled"
 
 
 def test_a_token_that_ends_an_answer_has_no_text(http: httpx.Client) -> None:
