@@ -13,7 +13,7 @@ from tests.clients.talking import Client, Known
 
 pytestmark = pytest.mark.clients
 
-EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "10"))
 
 
 @pytest.fixture(scope="module")
