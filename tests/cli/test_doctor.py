@@ -230,6 +230,9 @@ def test_a_page_holds_all_that_is_printed_and_needs_nothing_else(tmp_path):
     assert "No memory is left for the KV cache" in text
     assert "By the plan, one flag alone would change" in text
     assert not set(re.findall(r"(?:src|href|url)[=(]", text))
+    assert '<html lang="en">' in text
+    assert "<title>vLLM's start</title>" in text
+    assert "white-space: pre-wrap" in text  # or a long sentence makes the page wider than any screen
     assert run(path_of("v0_23_0"), "--html", str(tmp_path / "no" / "where")).exit_code == 2
 
 

@@ -46,11 +46,22 @@ _MOST_RELIEFS = 4
 _HELPED_BY_A_LARGER_POOL = frozenset({Kind.NO_CACHE_BLOCKS, Kind.CONTEXT_LARGER_THAN_POOL})
 
 
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>vLLM's start</title>
+<style>
+body {{ color: {foreground}; background: {background}; margin: 2rem 1rem }}
+pre {{ font: 13px/1.4 monospace; white-space: pre-wrap; overflow-wrap: anywhere; min-width: 110ch; max-width: 150ch }}
+</style></head><body><pre>{code}</pre></body></html>
+"""
+"""Sentences are as wide as the window, and never narrower than the tables."""
+
+
 def as_page(diagnosis: Diagnosis, comparison: Comparison) -> str:
     """What is printed as one HTML file that needs nothing else."""
     console = Console(record=True, file=StringIO(), width=PIPE_WIDTH, highlight=False)
     print_diagnosis(console, diagnosis, comparison)
-    return console.export_html(inline_styles=True)
+    return console.export_html(inline_styles=True, code_format=_PAGE)
 
 
 def print_diagnosis(console: Console, diagnosis: Diagnosis, comparison: Comparison) -> None:

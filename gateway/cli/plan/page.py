@@ -24,7 +24,8 @@ _COLOURS = {
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1b1b1b }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-table { border-collapse: collapse; width: 100% } th, td { padding: .25rem .6rem; text-align: left }
+table { border-collapse: collapse; width: 100%; display: block; overflow-x: auto }
+th, td { padding: .25rem .6rem; text-align: left }
 tr { border-bottom: 1px solid #ddd } .n { text-align: right; font-variant-numeric: tabular-nums }
 .bar { display: flex; height: 2rem; border: 1px solid #888 } .key { display: inline-block; width: .8em; height: .8em }
 code { background: #f3f3f3; padding: .1rem .3rem; overflow-wrap: anywhere }
