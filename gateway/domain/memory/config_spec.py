@@ -151,14 +151,13 @@ def _rope_tables(text: Mapping[str, Any], head_dim: int) -> Iterator[RopeTable]:
     share = text.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0
     dims = int((text.get("qk_rope_head_dim") or head_dim) * share)
     kind = _rope_kind(rope)
+    factor = rope.get("factor") or 1
     if "mrope_section" in rope:
         yield RopeTable(positions * _MROPE_FACTOR, dims)
     elif kind == "yarn":
-        yield RopeTable(
-            int((rope.get("original_max_position_embeddings") or positions) * (rope.get("factor") or 1)), dims
-        )
+        yield RopeTable(int((rope.get("original_max_position_embeddings") or positions) * factor), dims)
     elif kind in {"linear", "dynamic"}:
-        yield RopeTable(int(positions * (rope.get("factor") or 1)), dims)
+        yield RopeTable(int(positions * factor), dims)
     else:
         yield RopeTable(positions, dims)
     if text.get("rope_local_base_freq") or "sliding_attention" in (text.get("rope_parameters") or {}):
