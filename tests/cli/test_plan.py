@@ -174,6 +174,7 @@ def test_a_folder(tmp_path):
         ((*ON_L4, "--vllm-version", "new"), "--vllm-version new: write it as 0.11.0"),
         ((*ON_L4, "stray"), "stray: not understood; a flag of vLLM begins with two dashes"),
         ((*ON_L4, "--max-num-seq", "3"), "did you mean --max-num-seqs?"),
+        ((*ON_L4, "--cards", "4"), "--cards is for --fit; a plan on several cards takes --tensor-parallel-size"),
         ((*ON_L4, "--zzzz"), "--zzzz is neither a flag of this command nor of vLLM, and resembles none"),
         (("--gpu", "L4", "--command", "vllm serve m --zzzz"), "--zzzz is not a flag of vLLM"),
         (("--modle", QWEN_3B, "--gpu", "L4"), "did you mean --model?"),

@@ -87,6 +87,8 @@ def plan(
         return
     if compare and (fit_goal is not None or write):
         fail("--compare plans several models: --fit and --write are for one")
+    if cards > 1 and fit_goal is None:
+        fail("--cards is for --fit; a plan on several cards takes --tensor-parallel-size (-tp)")
     own = tuple(name for option in context.command.params for name in option.opts)
     wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [], hub, own)
     try:

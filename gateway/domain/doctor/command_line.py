@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 from gateway.domain.doctor.fields import value_of
-from gateway.domain.vllm_flags.command import ENTRY, Command, Given, read_text
+from gateway.domain.vllm_flags.command import ENTRY, IMAGE, Command, Given, read_text
 
 _NO_COMMAND = re.compile(r"vllm serve: error|usage: vllm serve|\bINFO\b|\bERROR\b|\bWARNING\b")
+_CONTAINER = re.compile(r"\b(?:docker|podman|nerdctl) run\s")
 _LONGEST_COMMAND = 16_384
 _QUOTES = str.maketrans("", "", "'\"")
 
@@ -18,13 +19,20 @@ class Collector:
         self._begun = ""
 
     def take(self, message: str) -> dict[str, Any] | None:
-        if not self._begun and (ENTRY.search(message) is None or _NO_COMMAND.search(message) is not None):
+        if not self._begun and not _begins(message):
             return None
         begun, self._begun = self._begun + " " + message.strip(), ""
         if begun.endswith("\\") and len(begun) < _LONGEST_COMMAND:
-            self._begun = begun[:-1]
+            self._begun = begun[:-1] + "\n"
             return None
-        return flags_of(begun[:_LONGEST_COMMAND])
+        is_vllms = ENTRY.search(begun) is not None or IMAGE.search(begun + " ") is not None
+        return flags_of(begun[:_LONGEST_COMMAND]) if is_vllms else None
+
+
+def _begins(message: str) -> bool:
+    """The image of a container may stand on a later line."""
+    is_command = ENTRY.search(message) is not None or _CONTAINER.search(message) is not None
+    return is_command and _NO_COMMAND.search(message) is None
 
 
 def flags_of(command: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gateway.domain.memory.config_numbers import refuse_odd_numbers
 from gateway.domain.memory.defaults import NotPlannableError
 from gateway.domain.memory.plan import Latent, ModelSpec, Moe, RopeTable, Sliding, TextSpec, VisionSpec
 from gateway.domain.vision.registry import family_of_config
@@ -28,6 +29,7 @@ def spec_from_config(
     key = next((key for key in _NESTED_TEXT if isinstance(config.get(key), Mapping)), None)
     text = config[key] if key else config
     vision = config.get("vision_config")
+    refuse_odd_numbers(text, config, vision if isinstance(vision, Mapping) else {}, _rope(text))
     quantised = config.get("quantization_config") or text.get("quantization_config")
     architectures = [str(each) for each in config.get("architectures") or ()]
     return ModelSpec(
@@ -123,7 +125,7 @@ def _context(text: Mapping[str, Any]) -> int | None:
     if not isinstance(positions, int):
         return None
     rope = _rope(text)
-    kind = rope.get("rope_type") or rope.get("type")
+    kind = _rope_kind(rope)
     if kind in {"dynamic", "yarn"} and rope.get("factor"):
         return int((rope.get("original_max_position_embeddings") or positions) * rope["factor"])
     return positions
@@ -136,6 +138,10 @@ def _rope(text: Mapping[str, Any]) -> Mapping[str, Any]:
     return rope if isinstance(rope, Mapping) else {}
 
 
+def _rope_kind(rope: Mapping[str, Any]) -> str:
+    return str(rope.get("rope_type") or rope.get("type"))
+
+
 def _rope_tables(text: Mapping[str, Any], head_dim: int) -> Iterator[RopeTable]:
     """One for each rotary setting, sized from the configuration and not from the context that is served."""
     positions = text.get("max_position_embeddings")
@@ -144,13 +150,14 @@ def _rope_tables(text: Mapping[str, Any], head_dim: int) -> Iterator[RopeTable]:
     rope = _rope(text)
     share = text.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0
     dims = int((text.get("qk_rope_head_dim") or head_dim) * share)
-    kind = rope.get("rope_type") or rope.get("type")
+    kind = _rope_kind(rope)
+    factor = rope.get("factor") or 1
     if "mrope_section" in rope:
         yield RopeTable(positions * _MROPE_FACTOR, dims)
     elif kind == "yarn":
-        yield RopeTable(int((rope.get("original_max_position_embeddings") or positions) * rope["factor"]), dims)
+        yield RopeTable(int((rope.get("original_max_position_embeddings") or positions) * factor), dims)
     elif kind in {"linear", "dynamic"}:
-        yield RopeTable(int(positions * rope.get("factor", 1)), dims)
+        yield RopeTable(int(positions * factor), dims)
     else:
         yield RopeTable(positions, dims)
     if text.get("rope_local_base_freq") or "sliding_attention" in (text.get("rope_parameters") or {}):

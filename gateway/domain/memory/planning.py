@@ -170,6 +170,8 @@ def _notes(model: ModelSpec, gpu: Gpu, flags: Flags, version: Version, profile: 
         notes.append("The size of the rotary table is not known and not counted.")
     if version >= Version(0, 24):
         notes.append("Measured on vLLM 0.8 to 0.23: of later versions the sources were read, but no start was seen.")
+    if version[:2] > NEWEST[:2]:
+        notes.append(f"The sources of vLLM {version} were not read: it is planned as {NEWEST}.")
     notes.extend(_card_notes(gpu, flags, scheme))
     if not gpu.has_tower_kernel and model.vision is not None and profile.modality is not None:
         notes.append(f"vLLM has no attention kernel for vision towers on {gpu.name}: the matrix of scores is counted.")

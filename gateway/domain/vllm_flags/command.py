@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 ENTRY = re.compile(r"\bvllm\s+serve\s|-m\s+vllm\.entrypoints\.(?:openai\.)?api_server\s")
-_IMAGE = re.compile(r"\bvllm-openai[\w.-]*(?::v?(?P<version>\d+\.\d+(?:\.\d+)?)?\S*)?(?:@\S+)?\s")
+IMAGE = re.compile(r"\bvllm-openai[\w.-]*(?::v?(?P<version>\d+\.\d+(?:\.\d+)?)?\S*)?(?:@\S+)?\s")
 _SHELL = re.compile(r"\d?[<>].*|&>.*|[|&;]+")
 SHORT = {
     "tp": "tensor-parallel-size",
@@ -62,7 +62,7 @@ class Command(NamedTuple):
 def read_text(text: str) -> Command:
     """Of text as it was pasted, with line ends behind backslashes. Raises ValueError for a quote that is not closed."""
     text = _LINE_GOES_ON.sub(" ", _COMMENT.sub("", text.replace("\N{NO-BREAK SPACE}", " "))) + " "
-    image = _IMAGE.search(text)
+    image = IMAGE.search(text)
     entry = ENTRY.search(text) or image
     rest = text if entry is None else _in_quotes(text[: entry.start()], text[entry.end() :])
     command = read_words(_up_to_shell(shlex.split(rest)))

@@ -64,3 +64,16 @@ def test_what_only_speaks_of_the_command_is_none(text):
 def test_a_command_without_an_end_is_taken_as_far_as_it_goes():
     collector = Collector()
     assert collector.take("vllm serve m --port 80 " + "x" * 20_000 + " \\") == {"model": "m", "port": 80}
+
+
+def test_a_container_over_several_lines_with_a_comment_between():
+    collector = Collector()
+    for line in ("docker run --gpus all \\", "  vllm/vllm-openai:v0.11.0 \\", "  --model m \\", "  # --seed 1 \\"):
+        assert collector.take(line) is None
+    assert collector.take("  --swap-space 4") == {"model": "m", "swap_space": 4}
+
+
+def test_a_container_of_something_else_is_no_command():
+    collector = Collector()
+    assert collector.take("docker run --gpus all nginx --model m") is None
+    assert collector.take("vllm serve m") == {"model": "m"}

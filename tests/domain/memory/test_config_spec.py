@@ -1,5 +1,6 @@
 """config.json of several series, cut down to what is read, to the numbers of the built-in table."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -186,3 +187,32 @@ def test_towers_are_named_as_in_the_table(model_type, tower_type, kind):
 def test_a_missing_number_is_named(config, why):
     with pytest.raises(NotPlannableError, match=why):
         spec_from_config("m", config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"intermediate_size": "wide"}, "intermediate_size must be a whole number above 0, not 'wide'"),
+        ({"vocab_size": float("nan")}, "vocab_size must be a whole number above 0, not nan"),
+        ({"max_position_embeddings": True}, "max_position_embeddings must be a whole number above 0, not True"),
+        ({"mm_tokens_per_image": -1}, "mm_tokens_per_image must be a whole number above 0, not -1"),
+        (
+            {"vision_config": {"temporal_patch_size": "2"}},
+            "temporal_patch_size must be a whole number above 0, not '2'",
+        ),
+        ({"vision_config": {"mlp_ratio": True}}, "mlp_ratio must be a number above 0, not True"),
+        ({"rope_scaling": {"factor": float("inf")}}, "factor must be a number above 0, not inf"),
+        ({"partial_rotary_factor": {}}, "partial_rotary_factor must be a number above 0, not {}"),
+    ],
+)
+def test_what_is_no_number_is_named(changes, why):
+    with pytest.raises(NotPlannableError, match=re.escape(why)):
+        spec_from_config("m", QWEN25 | changes)
+
+
+@pytest.mark.parametrize(
+    "rope", [{"type": "linear", "factor": None}, {"type": "yarn"}, {"type": ["yarn"]}, {"type": {}}]
+)
+def test_a_rope_without_a_factor_or_of_no_kind_leaves_its_table_as_it_is(rope):
+    [table] = spec_from_config("m", QWEN25 | {"rope_scaling": rope}).text.rope
+    assert table.positions == QWEN25["max_position_embeddings"]

@@ -184,6 +184,7 @@ def test_what_is_out_of_scope_is_refused(name, version, flags, why):
     [
         ((QWEN_7B,), {"quantization": "awq"}, "The weights are estimated from the scheme awq"),
         ((QWEN_7B, "L4", Version(0, 32)), {}, "no start was seen"),
+        ((QWEN_7B, "L4", Version(0, 33)), {}, "The sources of vLLM 0.33.0 were not read: it is planned as 0.32.0."),
         ((QWEN_3B, "RX 7800 XT"), {}, "no attention kernel for vision towers on RX 7800 XT"),
         ((QWEN_7B,), {"skip_mm_profiling": True}, "nothing is kept free for it while images are served"),
         ((QWEN_7B,), {"limit_mm_per_prompt": {"image": 0, "video": 0}}, "the tower is loaded and never runs"),
@@ -257,3 +258,7 @@ def test_limits_enclose_what_is_expected(name, version, length):
 def test_a_plan_from_its_own_flags_is_the_same_plan(name, length):
     once = plan(name, "H100", max_model_len=length)
     assert make_plan(once.model, once.gpu, once.flags, once.version) == once
+
+
+def test_a_patch_of_the_newest_version_is_that_version():
+    assert not any("were not read" in note for note in plan(QWEN_7B, "L4", Version(0, 32, 1)).notes)
