@@ -5,7 +5,6 @@ No decision is taken here and nothing is computed on the way of a request.
 
 import asyncio
 import os
-import platform
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -14,28 +13,23 @@ from dataclasses import asdict, dataclass, replace
 
 import msgspec
 
-from gateway import __version__
-from gateway.access import tenancy_of, tenant_classes_of, trusted_header_of
+from gateway.access import tenancy_of, trusted_header_of
 from gateway.backends import compose_backends
 from gateway.certificates import Certificates, certificates_of
+from gateway.composing import background_of, image_workers_of, keep_alive_of, metrics_of, relief_of
 from gateway.domain.errors import GatewayError
 from gateway.domain.tenancy import Tenancy
 from gateway.fetching import start_fetching
 from gateway.gpus import watch_gpus
-from gateway.imaging.processes import JobLimits, WorkerProcesses
-from gateway.imaging.render import ENCODER_ID
-from gateway.imaging.workers import ImageWorkers
 from gateway.key_reload import KeysInUse
 from gateway.ledger.byte_budget import ByteBudget, Seats
-from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
+from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.ledger.timing import Timing
 from gateway.model_files import places_of
 from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend, troubles_of
-from gateway.pipeline.background import BackgroundWatch
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
-from gateway.pipeline.relief import Relief
 from gateway.pipeline.status import StatusReader
 from gateway.policies import (
     ByteBudgets,
@@ -43,9 +37,7 @@ from gateway.policies import (
     models_of,
     page_access_of,
     policies_of,
-    pressure_policy_of,
     shadow_body_limits_of,
-    upstreams_of,
 )
 from gateway.server.answers import Send
 from gateway.server.connection_refusals import ConnectionRefusals
@@ -64,22 +56,7 @@ from gateway.traces import start_tracing
 CONTROL_PATHS = PAGE_PATHS | {
     "/livez", "/readyz", "/startupz", "/health", "/metrics", "/version", "/docs", "/openapi.json", DRAIN_PATH,
 }  # fmt: skip
-_WALL_PER_CPU_SECOND = 3  # a picture is given up when it had so much time, though others had the cores
 _FETCHED_SHARE = 4  # of what image caches have, for files as they were fetched; the others are of files made here
-
-
-class DecodeBudget:
-    """The byte budget as the image workers ask for it: with the patience of the queue."""
-
-    def __init__(self, budget: ByteBudget, wait_seconds: float) -> None:
-        self._budget = budget
-        self._wait_seconds = wait_seconds
-
-    async def acquire(self, byte_count: int) -> None:
-        await self._budget.acquire(byte_count, self._wait_seconds)
-
-    def release(self, byte_count: int) -> None:
-        self._budget.release(byte_count)
 
 
 @dataclass(slots=True)
@@ -254,9 +231,9 @@ async def _start(
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=timing.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=timing.call_later)
-    metrics = _metrics(settings, models)
+    metrics = metrics_of(settings, models)
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
-    images, processes = _image_workers(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
+    images, processes = image_workers_of(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
     log, seats = RequestLog(write_log, is_on=settings.log.requests), Seats(settings.server.seats)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
@@ -279,11 +256,11 @@ async def _start(
         metrics=metrics,
         log=log,
         clock=timing.clock,
-        relief=_relief(settings, backends, images, timing),
+        relief=relief_of(settings, backends, images, timing),
         tracing=start_tracing(settings, stack),
-        background=_background(settings, timing, stack),
+        background=background_of(settings, timing, stack),
     )
-    keep_alive = _keep_alive(settings)
+    keep_alive = keep_alive_of(settings)
     keys = KeysInUse(settings, tenancy_of(settings), timing.clock)
     metrics.observe_gauges(
         **gauge_readers(parts, seats, body_budget, decode_budget),
@@ -295,29 +272,13 @@ async def _start(
         shadow_mode=lambda: float(settings.is_shadow),
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
     )
-    stack.push_async_callback(images.close)
-    await images.start()
-    await keys.load()
-    await _begin(stack, (log.start, log.close), (keys.start, keys.close))
-    for backend in backends:
-        await _begin_backend(stack, backend)
+    await _begin_all(stack, parts, keys)
     door = _door(settings, seats, body_budget, budgets, drain, keys.tenancy)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)
     refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
     status = StatusReader(parts, seats, body_budget, decode_budget, is_shadow=settings.is_shadow)
     watch = DrainWatch(drain, seats, timing)
     return Running(proxy, backends, metrics, seats, drain, watch, timing.clock, refusals, status, keys)
-
-
-def _metrics(settings: Settings, models: list[ServedModel]) -> Metrics:
-    metrics = Metrics(
-        [model.name for model in models],
-        tenant_classes_of(settings),
-        [upstream.name for upstream in upstreams_of(settings)],
-        is_shadow=settings.is_shadow,
-    )
-    metrics.build_info(version=__version__, encoder_id=ENCODER_ID, python=platform.python_version())
-    return metrics
 
 
 def _door(
@@ -341,47 +302,13 @@ def _proxy(settings: Settings, parts: Parts, door: Door, budgets: ByteBudgets, k
     return Proxy(parts, door, keep_alive)
 
 
-def _image_workers(
-    settings: Settings, decode_budget: ByteBudget, cache_bytes: int
-) -> tuple[ImageWorkers, WorkerProcesses]:
-    """With the processes that they decode in."""
-    decode_seconds = settings.images.decode_seconds
-    processes = WorkerProcesses(JobLimits(decode_seconds, _WALL_PER_CPU_SECOND * decode_seconds))
-    images = ImageWorkers(
-        threads=usable_cores(),
-        isolation=processes,
-        decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
-        cache_bytes=cache_bytes,
-        verify=settings.images.verify,
-    )
-    return images, processes
-
-
-def _keep_alive(settings: Settings) -> KeepAlive | None:
-    streaming = settings.streaming
-    if streaming.keep_alive_after_seconds is None:
-        return None
-    return KeepAlive(
-        streaming.keep_alive_after_seconds,
-        streaming.keep_alive_every_seconds,
-        call_later=asyncio.get_running_loop().call_later,
-    )
-
-
-def _relief(settings: Settings, backends: Sequence[Backend], images: ImageWorkers, timing: Timing) -> Relief | None:
-    policy = pressure_policy_of(settings)
-    if policy is None:
-        return None
-    gates = {backend.name: backend.gate for backend in backends}
-    return Relief(policy, gates, images, ENCODER_ID, timing.clock)
-
-
-def _background(settings: Settings, timing: Timing, stack: AsyncExitStack) -> BackgroundWatch | None:
-    if not settings.responses.allow_background:
-        return None
-    watch = BackgroundWatch(timing.clock, settings.upstream.total_timeout_seconds)
-    stack.push_async_callback(watch.close)
-    return watch
+async def _begin_all(stack: AsyncExitStack, parts: Parts, keys: KeysInUse) -> None:
+    stack.push_async_callback(parts.images.close)
+    await parts.images.start()
+    await keys.load()
+    await _begin(stack, (parts.log.start, parts.log.close), (keys.start, keys.close))
+    for backend in parts.backends:
+        await _begin_backend(stack, backend)
 
 
 async def _begin_backend(stack: AsyncExitStack, backend: Backend) -> None:

@@ -101,13 +101,7 @@ def _backend(
         clock=timing.clock,
         log_prefix=log_prefix,
     )
-    client = UpstreamClient(
-        upstream.url,
-        _timeouts(settings),
-        upstream_key=upstream.key,
-        withheld=withheld_of(settings, upstream.key),
-        tls=tls,
-    )
+    client = _client(settings, upstream, tls)
     breaker = Breaker()
     work_watch = WorkWatch(breaker, client, timing.clock, log_prefix)
     search = ModelSearch(table, places, log_prefix=log_prefix)
@@ -139,6 +133,16 @@ def _backend(
         tls=tls,
     )
     return Backend(upstream.name, table, gate, client, follower, poller, search, calibrator, sampler, breaker, unseen)
+
+
+def _client(settings: Settings, upstream: UpstreamPolicy, tls: UpstreamTls | None) -> UpstreamClient:
+    return UpstreamClient(
+        upstream.url,
+        _timeouts(settings),
+        upstream_key=upstream.key,
+        withheld=withheld_of(settings, upstream.key),
+        tls=tls,
+    )
 
 
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:

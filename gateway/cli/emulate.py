@@ -66,6 +66,10 @@ SlidingWindow = Annotated[
 SlidingWindowGroups = Annotated[
     int, typer.Option(help="KV groups of layers with a sliding window, beside the one of full attention.", min=1)
 ]
+Work = Annotated[Runner, typer.Option(help="pooling: embed, classify, score and rerank, and generate nothing.")]
+VideoLimit = Annotated[
+    int, typer.Option(help="Videos in one request, as lists of JPEG files (data:video/jpeg).", min=0)
+]
 Details = Annotated[bool, typer.Option(help="Report cached and image tokens in usage.")]
 Speed = Annotated[Profile, typer.Option(help="small-gpu: realistic waiting. fast: work takes no time, for load tests.")]
 StepCostFactor = Annotated[
@@ -88,9 +92,7 @@ def emulate(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65_535)] = 8000,
     model: Annotated[str, typer.Option(help="Name that /v1/models tells and that requests ask for.")] = "tiny",
-    runner: Annotated[
-        Runner, typer.Option(help="pooling: embed, classify, score and rerank, and generate nothing.")
-    ] = Runner.generate,
+    runner: Work = Runner.generate,
     dev_mode: Annotated[bool, typer.Option(help="Have the routes of VLLM_SERVER_DEV_MODE that empty caches.")] = False,
     family: Annotated[Family, typer.Option(help="Decides how many tokens an image becomes.")] = Family.qwen2_5_vl,
     max_model_len: MaxModelLen = 32_768,
@@ -99,9 +101,7 @@ def emulate(
     max_num_seqs: Annotated[int, typer.Option(help="Answers generated at the same time.", min=1)] = 256,
     max_num_batched_tokens: MaxNumBatchedTokens = 2_048,
     image_limit: Annotated[int, typer.Option(help="Images in one request, over all its turns.", min=0)] = 999,
-    video_limit: Annotated[
-        int, typer.Option(help="Videos in one request, as lists of JPEG files (data:video/jpeg).", min=0)
-    ] = 0,
+    video_limit: VideoLimit = 0,
     max_num_queued_reqs: MaxNumQueuedReqs = None,
     max_pixels: MaxPixels = None,
     sliding_window: SlidingWindow = None,
@@ -146,6 +146,10 @@ def emulate(
         step_cost=_step_cost(base.step_cost.scaled(step_cost), step_seconds),
         preprocess_pixels_per_second=preprocess_pixels_per_second or base.preprocess_pixels_per_second,
     )
+    _serve(config, host, port)
+
+
+def _serve(config: EmulatorConfig, host: str, port: int) -> None:
     try:
         serve(config, host, port, on_listening=lambda url: _announce(config, url))
     except OSError as error:

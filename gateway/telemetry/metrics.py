@@ -41,7 +41,6 @@ Reading = float | None | Mapping[str, float | None] | Mapping[tuple[str, ...], f
 
 _Cells = Mapping[tuple[str, ...], float]
 
-
 _PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # Model names with series of their own: some 70 lines each.
 MOST_MODELS = 100
