@@ -85,10 +85,7 @@ def plan(
     if cases is not None:
         _replay(cases, as_json=as_json)
         return
-    if compare and (fit_goal is not None or write):
-        fail("--compare plans several models: --fit and --write are for one")
-    if cards > 1 and fit_goal is None:
-        fail("--cards is for --fit; a plan on several cards takes --tensor-parallel-size (-tp)")
+    _refuse_contradictions(compare, fit_goal, write, cards)
     own = tuple(name for option in context.command.params for name in option.opts)
     wish = Wish(model, gpu or [], gpu_memory, foreign, command, vllm_version, compare or [], hub, own)
     try:
@@ -99,6 +96,13 @@ def plan(
             _plan_one(asked_of(context.args, wish), image or [], fit_goal, cards, outputs)
     except _MISTAKES as mistake:
         fail(str(mistake))
+
+
+def _refuse_contradictions(compare: list[str] | None, fit_goal: str | None, write: Path | None, cards: int) -> None:
+    if compare and (fit_goal is not None or write):
+        fail("--compare plans several models: --fit and --write are for one")
+    if cards > 1 and fit_goal is None:
+        fail("--cards is for --fit; a plan on several cards takes --tensor-parallel-size (-tp)")
 
 
 class Outputs(NamedTuple):
