@@ -64,7 +64,7 @@ def worker_processes() -> Iterator[None]:
     """Gateways in this process share the processes that decode their pictures: each start takes a fifth of a second."""
     shared = SharedProcesses(JobLimits(cpu_seconds=20, wall_seconds=60))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gateway.app.WorkerProcesses", lambda _limits: shared)
+        patch.setattr("gateway.composing.WorkerProcesses", lambda _limits: shared)
         yield
     shared.end()
 

@@ -68,7 +68,7 @@ def complaints(target, found, wanted):
 
 @pytest.mark.system("prometheus")
 async def test_every_panel_shows_what_happened(tmp_path, monkeypatch, report_line):
-    monkeypatch.setattr("gateway.app.WorkerProcesses", WorkerProcesses)
+    monkeypatch.setattr("gateway.composing.WorkerProcesses", WorkerProcesses)
     monkeypatch.setenv("CRASH_ONCE", str(tmp_path / "crashed"))
     install_nvidia_smi(tmp_path / "driver", monkeypatch)
     every = {target.key: target for target in targets()}

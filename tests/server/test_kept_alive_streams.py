@@ -268,7 +268,7 @@ class TestClientsThatLeave:
             assert b"data: [DONE]" in await client.reader.read(-1)
 
     async def test_while_a_picture_is_decoded(self, monkeypatch):
-        monkeypatch.setattr("gateway.app.WorkerProcesses", lambda limits: InThisProcess())
+        monkeypatch.setattr("gateway.composing.WorkerProcesses", lambda limits: InThisProcess())
         judge, may_judge = workers.judge, threading.Event()
 
         def judge_late(*arguments):

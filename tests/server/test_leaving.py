@@ -120,7 +120,7 @@ async def test_while_it_waits_for_memory_it_is_gone_as_soon_as_its_turn_comes():
 
 
 async def test_while_its_picture_is_decoded(emulator, monkeypatch):
-    monkeypatch.setattr("gateway.app.WorkerProcesses", lambda limits: InThisProcess())
+    monkeypatch.setattr("gateway.composing.WorkerProcesses", lambda limits: InThisProcess())
     may_decode = threading.Event()
     judge = workers.judge
 

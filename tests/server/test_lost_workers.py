@@ -26,7 +26,7 @@ async def start(stack, monkeypatch):
         own.append(WorkerProcesses(limits))
         return own[-1]
 
-    monkeypatch.setattr("gateway.app.WorkerProcesses", processes)
+    monkeypatch.setattr("gateway.composing.WorkerProcesses", processes)
 
     async def start(**images):
         upstream = await stack.enter_async_context(model_server())
