@@ -119,6 +119,13 @@ def test_what_stands_inside():
     assert uses({"structured_outputs": "x", "repetition_detection": [1]}) == {"structured_outputs": 3}
 
 
+@pytest.mark.parametrize("value", ["x", "", 0, [], ["x"]])
+@pytest.mark.parametrize("name", ["kv_transfer_params", "ec_transfer_params"])
+def test_what_is_for_connectors_is_seen_among_the_extra_arguments_too(name, value):
+    assert uses({"vllm_xargs": {name: value, "ngram_size": 30}})[f"vllm_xargs.{name}"] == 1
+    assert f"vllm_xargs.{name}" not in uses({"vllm_xargs": {"ngram_size": 30}})
+
+
 def test_the_last_of_several_is_found_in_its_place_however_it_is_spelled():
     body = b'{"n": 1, "x": {"n": 7}, "\\u006e" : 300 }'
     (use,) = found(body).uses
