@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 
-_Signature = tuple[int, int, int] | None
-_UNREAD: _Signature = (-1, -1, -1)
+_Signature = tuple[int, int, int, int] | None
+_UNREAD: _Signature = (-1, -1, -1, -1)
 
 
 def keys_of_file(settings: Settings) -> Sequence[KeyEntry]:
@@ -155,9 +155,9 @@ def _tell(path: str, before: Mapping[str, KeyEntry], after: Mapping[str, KeyEntr
 
 
 def _signature_of(path: str) -> _Signature:
-    """What another file there would not have; None: there is none."""
+    """What another file there would not have, nor this one once its owner or mode is another; None: there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116 - as quick as it can be, for it is asked every second
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size

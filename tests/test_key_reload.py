@@ -134,3 +134,21 @@ async def test_it_is_looked_after_until_it_is_closed(path):
     await in_use.keys.close()
     os.utime(path, (1, 1))
     assert in_use.keys.reloads["done"] == 0
+
+
+async def test_a_file_that_may_be_read_again_is_read_though_nobody_wrote_it(path, monkeypatch):
+    in_use = InUse(path)
+    await in_use.keys.load()
+    write_keys(path, [entry("b")])
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("gateway.keys_file.Path.read_text", _not_allowed)
+        await in_use.keys.look(path)
+    assert in_use.keys.is_stale
+    os.chmod(path, 0o640)  # noqa: PTH101 - as the one at fault would
+    await in_use.keys.look(path)
+    assert not in_use.keys.is_stale
+    assert in_use.lets_in("b")
+
+
+def _not_allowed(*_arguments, **_named):
+    raise PermissionError(13, "Permission denied")
