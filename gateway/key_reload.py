@@ -105,6 +105,8 @@ class KeysInUse:
         self._signature = signature
         try:
             entries = await asyncio.to_thread(keys_of_file, self._settings)
+            if self._entries and not entries and signature is not None:
+                _refuse_nothing(path, signature)
         except KeysFileError as error:
             self.reloads["failed"] += 1
             self.is_stale = True
@@ -152,6 +154,15 @@ def _tell(path: str, before: Mapping[str, KeyEntry], after: Mapping[str, KeyEntr
     told = "; ".join(f"{what} {', '.join(names)}" for what, names in changes.items() if names) or "nothing changed"
     fields = {f"keys_{what}": names for what, names in changes.items()}
     logger.info("keys: reloaded from %s: %s", path, told, extra={"event": "keys_reloaded", "keys": len(after)} | fields)
+
+
+def _refuse_nothing(path: str, signature: tuple[int, ...]) -> None:
+    """Of a file without keys. One without a byte is more likely about to be written than a word of its owner.
+
+    Raises KeysFileError.
+    """
+    if not signature[-1]:
+        raise KeysFileError(f"{path}: is empty; `keys: []` would say that there are no keys any more")
 
 
 def _signature_of(path: str) -> _Signature:
