@@ -195,6 +195,13 @@ FIELDS = (
         "field still asks for a class (docs/tuning.md), and `hand_on` tells the engine what was granted.",
     ),
     Field(
+        "stream_interval",
+        Measure.NUMBER,
+        FieldRule(Treatment.CLAMP, 1),
+        "keeps tokens back from a stream, by whose pace it is known here what this answer and others hold",
+        "Sends so many at once, for this request alone, where that is more than its own `--stream-interval`.",
+    ),
+    Field(
         "repetition_detection.max_pattern_size",
         Measure.NUMBER,
         _at_most(128),

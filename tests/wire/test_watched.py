@@ -54,14 +54,14 @@ def test_numbers(value, amount):
     assert uses({"top_logprobs": value}) == {"top_logprobs": amount}
     assert uses({"logprobs": value}, is_chat=False) == {"logprobs": amount}
     assert uses({"logprobs": None, "top_logprobs": None}) == {}
-    assert uses({"logprobs": 0, "best_of": 0, "n": 1}, is_chat=False) == {}
+    assert uses({"logprobs": 0, "best_of": 0, "n": 1, "stream_interval": 1}, is_chat=False) == {}
 
 
 def test_in_a_chat_logprobs_is_no_number():
     assert uses({"logprobs": True}) == {}
 
 
-@pytest.mark.parametrize("field", ["top_logprobs", "best_of", "n", "priority"])
+@pytest.mark.parametrize("field", ["top_logprobs", "best_of", "n", "stream_interval", "priority"])
 @pytest.mark.parametrize("value", ["5", True, 1.5, [1], 10**400])
 def test_a_number_that_is_none(field, value):
     with pytest.raises(GatewayError) as caught:
