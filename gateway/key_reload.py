@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 
-_Signature = tuple[int, int, int] | None
-_UNREAD: _Signature = (-1, -1, -1)
+_Signature = tuple[int, int, int, int] | None
+_UNREAD: _Signature = (-1, -1, -1, -1)
 
 
 def keys_of_file(settings: Settings) -> Sequence[KeyEntry]:
@@ -105,6 +105,8 @@ class KeysInUse:
         self._signature = signature
         try:
             entries = await asyncio.to_thread(keys_of_file, self._settings)
+            if self._entries and not entries and signature is not None:
+                _refuse_nothing(path, signature)
         except KeysFileError as error:
             self.reloads["failed"] += 1
             self.is_stale = True
@@ -154,10 +156,19 @@ def _tell(path: str, before: Mapping[str, KeyEntry], after: Mapping[str, KeyEntr
     logger.info("keys: reloaded from %s: %s", path, told, extra={"event": "keys_reloaded", "keys": len(after)} | fields)
 
 
+def _refuse_nothing(path: str, signature: tuple[int, ...]) -> None:
+    """Of a file without keys. One without a byte is more likely about to be written than a word of its owner.
+
+    Raises KeysFileError.
+    """
+    if not signature[-1]:
+        raise KeysFileError(f"{path}: is empty; `keys: []` would say that there are no keys any more")
+
+
 def _signature_of(path: str) -> _Signature:
-    """What another file there would not have; None: there is none."""
+    """What another file there would not have, nor this one once its owner or mode is another; None: there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116 - as quick as it can be, for it is asked every second
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size

@@ -96,6 +96,18 @@ async def test_a_file_that_is_gone_or_bad_leaves_all_as_it_is_and_is_told_once(p
     assert not in_use.lets_in("a")
 
 
+async def test_a_file_that_is_being_written_anew_lets_nobody_out_and_one_that_says_so_everybody(path, caplog):
+    in_use = InUse(path)
+    await in_use.keys.load()
+    for content, is_in in (("", True), ("keys: []", False), ("", False)):
+        with open(path, "w") as file:  # noqa: PTH123, ASYNC230 - in place, as an editor or a shell may
+            file.write(content)
+        await in_use.keys.look(path)
+        assert in_use.lets_in("a") is is_in
+    assert "is empty" in caplog.text
+    assert in_use.keys.reloads["failed"] == 1
+
+
 async def test_a_key_that_stands_in_the_settings_too_is_a_mistake(path):
     tenants = [{"name": "gold", "key_sha256": [digest_of("sk-a")]}]
     with pytest.raises(KeysFileError, match=r"also in the settings \(tenants\[\].key_sha256\): a; keep one"):
@@ -134,3 +146,21 @@ async def test_it_is_looked_after_until_it_is_closed(path):
     await in_use.keys.close()
     os.utime(path, (1, 1))
     assert in_use.keys.reloads["done"] == 0
+
+
+async def test_a_file_that_may_be_read_again_is_read_though_nobody_wrote_it(path, monkeypatch):
+    in_use = InUse(path)
+    await in_use.keys.load()
+    write_keys(path, [entry("b")])
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("gateway.keys_file.Path.read_text", _not_allowed)
+        await in_use.keys.look(path)
+    assert in_use.keys.is_stale
+    os.chmod(path, 0o640)  # noqa: PTH101 - as the one at fault would
+    await in_use.keys.look(path)
+    assert not in_use.keys.is_stale
+    assert in_use.lets_in("b")
+
+
+def _not_allowed(*_arguments, **_named):
+    raise PermissionError(13, "Permission denied")

@@ -23,7 +23,7 @@ _SETTINGS = {
 class Bill:
     """Closed exactly once; closing it again does nothing."""
 
-    __slots__ = ("_charged", "_is_open", "_quota", "_spent_at", "_tenant", "is_priced")
+    __slots__ = ("_charged", "_is_open", "_quota", "_spent_at", "_stays", "_tenant", "is_priced")
 
     def __init__(self, quota: Quota, tenant: str) -> None:
         self._quota = quota
@@ -31,6 +31,7 @@ class Bill:
         self._charged = _NOTHING
         self._spent_at: float | None = None
         self._is_open = False
+        self._stays = False
         self.is_priced = False
 
     def open(self, now: float) -> None:
@@ -62,6 +63,16 @@ class Bill:
             self._quota.spend(now, self._charged)
             self._spent_at = now
 
+    def stay(self) -> None:
+        """Its work will go on behind its end: it is inside until it leaves."""
+        self._stays = self._is_open
+
+    def leave(self) -> None:
+        """Of one that stayed."""
+        if self._stays and not self._is_open:
+            self._quota.leave()
+        self._stays = False
+
     def close(self, now: float, *, tokens: int | None = None, is_void: bool = False) -> None:
         """Its end. `tokens` its prompt really had; None: what was expected stands. `is_void`: it counts for nothing.
         One that was never sent counts for nothing whatever is said.
@@ -69,7 +80,8 @@ class Bill:
         if not self._is_open:
             return
         self._is_open = False
-        self._quota.leave()
+        if not self._stays:
+            self._quota.leave()
         if self._spent_at is None:
             self._quota.release(self._charged)
         elif is_void:

@@ -80,6 +80,10 @@ _TRUSTED_TEMPLATE = (
     "CVE-2025-61620, and vllm-project/vllm#52025 for its front end in Rust."
 )
 _COMPILED = "compiles to a grammar before the first token, in time that grows with its length"
+_BY_ANOTHER_WAY = (
+    "Puts both into one table, and takes a text or a number there, of which its front end and its connectors ask what "
+    "only an object has: a 500, and where a connector asks, the end of the engine."
+)
 _BEFORE_0_12 = "Ignores it; releases before 0.12 read it."
 _REGEX = (
     "Refuses what does not compile; until 0.9 that ended the engine (vllm-project/vllm#17313, #19270). 15 KB of nested "
@@ -191,6 +195,13 @@ FIELDS = (
         "field still asks for a class (docs/tuning.md), and `hand_on` tells the engine what was granted.",
     ),
     Field(
+        "stream_interval",
+        Measure.NUMBER,
+        FieldRule(Treatment.CLAMP, 1),
+        "keeps tokens back from a stream, by whose pace it is known here what this answer and others hold",
+        "Sends so many at once, for this request alone, where that is more than its own `--stream-interval`.",
+    ),
+    Field(
         "repetition_detection.max_pattern_size",
         Measure.NUMBER,
         _at_most(128),
@@ -275,6 +286,20 @@ FIELDS = (
         _at_most(4096),
         "goes to extensions of the engine, whose bounds nobody knows here",
         "Hands it to its extensions, the logits processors of some OCR models among them.",
+    ),
+    Field(
+        "vllm_xargs.kv_transfer_params",
+        Measure.GIVEN,
+        _REFUSED,
+        "is the field `kv_transfer_params` by another way, past what checks its type",
+        _BY_ANOTHER_WAY,
+    ),
+    Field(
+        "vllm_xargs.ec_transfer_params",
+        Measure.GIVEN,
+        _REFUSED,
+        "is the field `ec_transfer_params` by another way, past what checks its type",
+        _BY_ANOTHER_WAY,
     ),
 )
 

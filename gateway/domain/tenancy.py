@@ -14,7 +14,7 @@ from gateway.domain.keys import KeyTable
 from gateway.domain.quota import Quota
 from gateway.domain.tenant import DEFAULT_CLASS, Tenant
 
-__all__ = ["CROWD", "DEFAULT_CLASS", "Tenancy", "Tenant", "unauthorised"]
+__all__ = ["CROWD", "DEFAULT_CLASS", "Tenancy", "Tenant", "identity_of_name", "unauthorised"]
 
 CROWD = "crowd"
 """The name of those that came when too many were told apart already."""
@@ -34,6 +34,11 @@ _FORGOTTEN_SECONDS = 600.0
 def unauthorised(tenant: Tenant) -> GatewayError:
     """The 401 for one whom `Tenancy` does not let in."""
     return GatewayError(Code.INVALID_API_KEY, _STRANGERS[tenant.name])
+
+
+def identity_of_name(name: bytes) -> bytes:
+    """What stands in place of a key for who is named by a proxy. No header can hold it, so it is nobody's key."""
+    return b"\0" + name
 
 
 class Tenancy:
@@ -111,7 +116,7 @@ class Tenancy:
     def tenant_by_name(self, name: bytes, now: float) -> Tenant:
         """The tenant that a trusted proxy names."""
         known = self._named.get(name.decode("utf-8", "replace"))
-        return self._by_hash(b"name " + name, now) if known is None else known
+        return self._by_hash(identity_of_name(name), now) if known is None else known
 
     def _known(self, presented: bytes, now: float) -> Tenant:
         found = self._keys.find(presented) if presented and self._keys is not None else None

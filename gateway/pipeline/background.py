@@ -1,4 +1,5 @@
-"""Answers that are made in the background hold their places until the server says that they are done.
+"""Answers that are made in the background hold their places, at the engine and among their tenant's requests, until the
+server says that they are done.
 
 It is asked every few seconds. What it says nothing of for as long as any answer may take is held to be over.
 """
@@ -45,7 +46,7 @@ class BackgroundWatch:
         return len(self._tasks)
 
     def hold(self, exchange: Exchange) -> None:
-        """Its lease is this watch's from now on."""
+        """Its lease is this watch's from now on, and its place among its tenant's requests."""
         task = asyncio.get_running_loop().create_task(self._follow(exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -69,6 +70,8 @@ class BackgroundWatch:
         finally:
             backend.unseen.pop(exchange.request_id, None)
             lease.close(Ending.IGNORED)
+            if exchange.bill is not None:
+                exchange.bill.leave()
 
 
 async def _is_over(exchange: Exchange) -> bool:

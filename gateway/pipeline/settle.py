@@ -181,6 +181,8 @@ def let_go(parts: Parts, exchange: Exchange, ending: Ending = Ending.IGNORED) ->
         return
     if parts.background is not None and goes_on(exchange, ending):
         exchange.is_left_working = True
+        if exchange.bill is not None:
+            exchange.bill.stay()
         parts.background.hold(exchange)
     else:
         lease.close(ending)

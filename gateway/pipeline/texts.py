@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import repeat, starmap
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +29,9 @@ _INLINE_IMAGES = 64
 # beyond the second limit a text is bounded by its bytes, however long the context is.
 _MOST_BYTES_PER_TOKEN = 16
 _MOST_BYTES = 1 << 20
+# Rendering even an empty chat takes a tenth of a millisecond or more, and a request may bring 16,384 of them.
+_INLINE_CHATS = 16
+_MOST_CHATS = 1024
 _threads = ThreadPoolExecutor(2, thread_name_prefix="count text")
 
 
@@ -41,7 +45,10 @@ async def count_text(
             return Bounds.exact(await _count_chats(exchange, request, model, trimmed, marker))
         except UncountableError:
             pass  # what the template or the parser cannot take is for vLLM to judge
-    if request.conversation_lengths:
+    several = len(request.conversation_lengths)
+    if several > _MOST_CHATS:
+        return await in_thread(_threads, _bounds_of_several, request, model, trimmed, marker)
+    if several:
         return _bounds_of_several(request, model, trimmed, marker)
     text_bytes = request.text_bytes + len(trimmed) * len(marker.encode())
     return model.ratio.bounds(
@@ -58,14 +65,21 @@ async def _count_chats(
     """Of all its conversations together. Raises UncountableError."""
     counter, chats_of = model.exact_text, DIALECTS[exchange.route.kind].chats
     assert counter is not None and chats_of is not None, "text is counted exactly"  # noqa: PT018
+    if len(request.conversation_lengths) > _MOST_CHATS:
+        raise UncountableError(f"{len(request.conversation_lengths)} conversations are not worth counting")
     slim = await _slim(exchange, request, trimmed, marker)
     make = partial(chats_of, slim, partial(rendering_of, model))
     chats = make() if len(slim) <= _INLINE_BYTES else await in_thread(ONE_THREAD, make)
-    tokens, gone = 0, frozenset(trimmed)
-    for chat, messages in zip(chats, request.conversations, strict=True):
-        images = sum(len(message.images) - len(gone.intersection(message.images)) for message in messages)
-        tokens += await _counted(model, counter, chat, images)
-    return tokens
+    gone = frozenset(trimmed)
+    images = [
+        sum(len(message.images) - len(gone.intersection(message.images)) for message in messages)
+        for messages in request.conversations
+    ]
+    counts = zip(repeat(counter, len(chats)), chats, images, strict=True)
+    work = partial(sum, starmap(_count, counts))
+    tokens = await _tokenized(model, max(map(len, chats)), work, is_inline=len(chats) <= _INLINE_CHATS)
+    # Of each image the tokenizer counted the markers and one placeholder; the family counts those whole.
+    return tokens - sum(images) * (1 + model.family.markers)
 
 
 def rendering_of(model: ServedModel) -> Rendering:
@@ -119,19 +133,13 @@ async def _slim(exchange: Exchange, request: VisionRequest, trimmed: Sequence[in
     return await in_thread(ONE_THREAD, slim_body, *edits) if is_long else slim_body(*edits)
 
 
-async def _counted(model: ServedModel, counter: ExactText, slim: bytes, images: int) -> int:
-    """Raises UncountableError."""
-    tokens = await _tokenized(model, len(slim), lambda: _count(counter, slim, images))
-    # Of each image the tokenizer counted the markers and one placeholder; the family counts those whole.
-    return tokens - images * (1 + model.family.markers)
-
-
-async def _tokenized(model: ServedModel, text_bytes: int, work: Callable[[], T]) -> T:
-    """Raises UncountableError."""
+async def _tokenized(model: ServedModel, text_bytes: int, work: Callable[[], T], *, is_inline: bool = True) -> T:
+    """`text_bytes` are those of the longest text. Raises UncountableError."""
     most = min(_MOST_BYTES, (model.max_model_len or _MOST_BYTES) * _MOST_BYTES_PER_TOKEN)
     if text_bytes > most:
         raise UncountableError(f"{text_bytes} bytes are not worth counting")
-    return work() if text_bytes <= _INLINE_BYTES else await in_thread(_threads, work)
+    is_inline = is_inline and text_bytes <= _INLINE_BYTES
+    return work() if is_inline else await in_thread(_threads, work)
 
 
 def _count(counter: ExactText, chat: bytes, images: int) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.priority import Priority
+from gateway.domain.tenancy import identity_of_name
 from gateway.server.content_coding import CODINGS
 from gateway.server.receive import too_large
 
@@ -30,7 +31,7 @@ _JSON_TYPES = re.compile(rb"application/(?:[a-z0-9.+-]*\+)?json\s*(?:;.*)?", re.
 class Arrival:
     """What the headers say. `content_length` None means chunked; `client_request_id` is safe to log and echo.
 
-    The token is without `Bearer`; both keys are empty where there is none.
+    The token is without `Bearer`; both keys are empty where there is none. `named_as` is what a trusted proxy says.
     """
 
     content_length: int | None = None
@@ -45,6 +46,12 @@ class Arrival:
     priority_word: bytes | None = None
     deadline_text: bytes | None = None
     counting_word: bytes | None = None
+    named_as: bytes | None = None
+
+    @property
+    def identity(self) -> bytes:
+        """By which one client is told from another, whatever their tenants are called."""
+        return self.key if self.named_as is None else identity_of_name(self.named_as)
 
     @property
     def key(self) -> bytes:

@@ -120,7 +120,10 @@ class Proxy:
         trusted = self._door.trusted_header
         named = None if trusted is None else trusted.named_by(scope)
         tenancy = self._door.tenancy
-        tenant = tenancy.tenant_of(arrival.key, now) if named is None else tenancy.tenant_by_name(named, now)
+        if named is None:
+            tenant = tenancy.tenant_of(arrival.key, now)
+        else:
+            tenant, arrival.named_as = tenancy.tenant_by_name(named, now), named
         asked_priority, deadline_seconds = arrival.priority, arrival.deadline_seconds
         trace = None if self._parts.tracing is None else self._parts.tracing.begin(scope["headers"])
         exchange = Exchange(
@@ -150,7 +153,7 @@ class Proxy:
             raise unauthorised(exchange.tenant)
         self._refuse_closed(exchange)
         if route.kind in WITH_OWNER:
-            exchange.owner = owner_of(exchange.tenant, arrival.key)
+            exchange.owner = owner_of(exchange.tenant, arrival.identity)
         if route.kind not in WITHOUT_BODY:
             self._refuse_at_the_door(exchange, arrival)
         self._door.seats.take()

@@ -30,6 +30,8 @@ _TEXT_FIELD = {
     "thinking": "thinking",
     "tool_reference": "name",
 }
+_MOST_UUID_CHARACTERS = 512
+"""vLLM sets no bound. Here they are remembered, and thousands of megabytes of them would be too."""
 _IMAGE_TYPES = ("image_url", "input_image")
 _REFUSED_KEYS = ("image_pil", "image_embeds", "audio_embeds", "video_embeds", "prompt_embeds")
 _MEDIA_KINDS = {"audio_url": MediaKind.AUDIO, "input_audio": MediaKind.AUDIO, "video_url": MediaKind.VIDEO}
@@ -158,6 +160,8 @@ def _read_by_key(part: Part, path: str) -> ImagePart | MediaPart | int:
 
 def _image(part: Part, path: str) -> ImagePart:
     has_uuid, uuid = part.uuid is not None, part.uuid if isinstance(part.uuid, str) else None
+    if uuid is not None and len(uuid) > _MOST_UUID_CHARACTERS:
+        raise _refusal(path, f"Its `uuid` has {len(uuid)} characters, and at most {_MOST_UUID_CHARACTERS} are taken.")
     if part.type is not None and part.type not in _IMAGE_TYPES:
         raise _refusal(
             path, "With `uuid`, vLLM reads `image_url` here although `type` says otherwise. Use type `image_url`."

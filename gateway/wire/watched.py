@@ -36,6 +36,7 @@ class Watched(msgspec.Struct, kw_only=True):
     n: msgspec.Raw = ABSENT
     best_of: msgspec.Raw = ABSENT
     priority: msgspec.Raw = ABSENT
+    stream_interval: msgspec.Raw = ABSENT
     repetition_detection: msgspec.Raw = ABSENT
     stop: msgspec.Raw = ABSENT
     stop_sequences: msgspec.Raw = ABSENT
@@ -64,9 +65,9 @@ _INSIDE = {
     for outer in {field.name.partition(".")[0] for field in FIELDS if "." in field.name}
 }
 _NOT_FIELDS = frozenset({"echo", "cache_salt"})
-_LEAST = {"logprobs": -1, "top_logprobs": -1, "n": 1, "best_of": 0, "priority": -(2**63)}
-_HARMLESS = {"n": 1}
-"""What no rule can be about: every request has so many."""
+_LEAST = {"logprobs": -1, "top_logprobs": -1, "n": 1, "best_of": 0, "stream_interval": 1, "priority": -(2**63)}
+_HARMLESS = {"n": 1, "stream_interval": 1}
+"""What no rule can be about: every request has so much."""
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 

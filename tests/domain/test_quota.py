@@ -160,6 +160,18 @@ class TestABill:
         bill.sent(0.0)
         assert used(quota, 0.0) == [0]
 
+    @pytest.mark.parametrize("is_ended_first", [True, False])
+    def test_one_whose_work_goes_on_is_inside_until_both_are_over(self, is_ended_first):
+        quota = Quota(QuotaLimits(concurrency=1))
+        bill = opened(quota)
+        bill.stay()
+        first, second = (lambda: bill.close(0.0), bill.leave)[:: 1 if is_ended_first else -1]
+        first()
+        assert quota.used_shares(0.0) == {Quantity.CONCURRENCY: 1.0}
+        second()
+        second()
+        assert quota.used_shares(0.0) == {Quantity.CONCURRENCY: 0.0}
+
     def test_one_that_was_not_opened_has_nothing_to_close(self):
         quota = Quota(QuotaLimits(concurrency=1))
         opened(quota)
@@ -167,6 +179,8 @@ class TestABill:
         with pytest.raises(GatewayError):
             late.open(0.0)
         late.close(0.0)
+        late.stay()
+        late.leave()
         assert quota.used_shares(0.0) == {Quantity.CONCURRENCY: 1.0}
 
 

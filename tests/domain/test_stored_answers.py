@@ -7,6 +7,7 @@ import pytest
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.stored_answers import StoredAnswer, StoredAnswers, StoringPolicy, owner_of, refuse_by_policy
 from gateway.domain.tenancy import Tenancy, Tenant
+from gateway.server.door import Arrival
 
 ANNAS = StoredAnswer("anna", "first")
 
@@ -56,6 +57,12 @@ class TestOwners:
         tenants = [Tenant(), Tenant("crowd"), Tenancy().tenant_of(b"k", 0.0)]
         assert {owner_of(tenant, b"k") for tenant in tenants} == {f"key {digest}"}
         assert owner_of(Tenant(), b"other") != owner_of(Tenant(), b"k")
+
+    def test_those_whom_a_proxy_names_are_owners_by_their_names_however_crowded_it_is(self):
+        one, other = (Arrival(named_as=name).identity for name in (b"one", b"other"))
+        assert owner_of(Tenant("crowd"), one) == owner_of(Tenancy().tenant_by_name(b"one", 0.0), one)
+        assert len({owner_of(Tenant("crowd"), each) for each in (one, other, b"one", b"")}) == 4
+        assert owner_of(Tenant("gold"), one) == "tenant gold"
 
     def test_who_has_no_key_shares_with_all_who_have_none(self):
         assert owner_of(Tenant(), b"") == owner_of(Tenant(), b"")

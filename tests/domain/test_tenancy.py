@@ -11,7 +11,7 @@ from gateway.domain.keys import Key, KeyTable
 from gateway.domain.outcome import Reason
 from gateway.domain.priority import Priority
 from gateway.domain.quota import Quota, QuotaLimits
-from gateway.domain.tenancy import Tenancy, Tenant, unauthorised
+from gateway.domain.tenancy import Tenancy, Tenant, identity_of_name, unauthorised
 
 GOLD = Tenant("gold", "gold", weight=3.0, priority=Priority.INTERACTIVE, most_urgent=Priority.CRITICAL)
 
@@ -121,6 +121,13 @@ class TestNamesFromAProxy:
         one, other = tenancy.tenant_by_name(b"one", 0.0), tenancy.tenant_by_name(b"\xff", 0.0)
         assert len({one.name, other.name, tenancy.tenant_of(b"one", 0.0).name}) == 3
         assert {one.tenant_class, other.tenant_class} == {"default"}
+
+    def test_no_key_that_a_header_can_hold_is_taken_for_a_name(self):
+        tenancy = Tenancy()
+        named = tenancy.tenant_by_name(b"one", 0.0)
+        for key in (b"one", b"name one", b"name  one"):
+            assert tenancy.tenant_of(key, 0.0).name != named.name
+        assert b"\0" in identity_of_name(b"one"), "which the server refuses in any header"
 
 
 class TestModels:

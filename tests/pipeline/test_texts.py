@@ -1,6 +1,7 @@
 """How much text is worth counting, and what becomes of the rest."""
 
 import json
+import threading
 
 import pytest
 
@@ -11,6 +12,7 @@ from gateway.models.exact_text import TextCount
 from gateway.models.served import ServedModel
 from gateway.pipeline.exchange import Exchange
 from gateway.pipeline.texts import count_text, encode_chat
+from gateway.wire.dialects.batch import parse_batch
 from gateway.wire.routes import classify
 
 PATH = "/v1/chat/completions"
@@ -59,3 +61,39 @@ async def test_a_video_leaves_the_text_to_be_estimated():
     assert text.lower < text.expected < text.upper
     assert await encode_chat(exchange, request, model, (), "") is None
     assert model.exact_text.lengths == []
+
+
+BATCH = "/v1/chat/completions/batch"
+
+
+async def count_batch(conversations, counter):
+    model = ServedModel("m", family_for("qwen2_5_vl", None), exact_text=counter, max_model_len=1000)
+    body = json.dumps({"messages": [[{"role": "user", "content": "x"}]] * conversations}).encode()
+    exchange = Exchange("id", "POST", BATCH, b"", (), 0.0, route=classify("POST", BATCH), body=body)
+    return await count_text(exchange, parse_batch(body), model)
+
+
+class NotingThreads(Counter):
+    def __init__(self):
+        super().__init__()
+        self.threads = set()
+
+    def count(self, chat):
+        self.threads.add(threading.current_thread())
+        return super().count(chat)
+
+
+@pytest.mark.parametrize(("conversations", "is_inline"), [(1, True), (16, True), (17, False), (1024, False)])
+async def test_many_conversations_do_not_hold_up_the_loop_while_they_are_counted(conversations, is_inline):
+    counter = NotingThreads()
+    text = await count_batch(conversations, counter)
+    assert text.lower == text.upper == 7 * conversations
+    assert (counter.threads == {threading.main_thread()}) is is_inline
+    assert len(counter.threads) == 1
+
+
+async def test_very_many_conversations_are_bounded_by_their_bytes():
+    counter = NotingThreads()
+    text = await count_batch(1025, counter)
+    assert text.lower < text.upper
+    assert counter.lengths == []

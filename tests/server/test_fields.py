@@ -72,10 +72,11 @@ async def test_what_is_usual_goes_on_byte_for_byte():
 
 
 async def test_what_is_brought_down_is_written_in_its_place():
-    body = json.dumps(chat(best_of=5, priority=-9, x=1)).encode()
+    body = json.dumps(chat(best_of=5, priority=-9, stream_interval=1000, x=1)).encode()
     async with model_server() as server, live_gateway(server.base_url) as gateway:
         await gateway.http.post(CHAT, content=body, headers={"content-type": "application/json"})
-        assert posts(server)[0].body == body.replace(b'"best_of": 5', b'"best_of": 1').replace(b"-9", b"0")
+        down = body.replace(b'"best_of": 5', b'"best_of": 1').replace(b"-9", b"0").replace(b"1000", b"1")
+        assert posts(server)[0].body == down
 
 
 async def test_the_operator_says_otherwise():

@@ -190,6 +190,18 @@ class TestAnAnswerInTheBackground:
         assert held['{resource="sequences"}'] == 1
         assert (queued["status"], done["status"]) == ("queued", "incomplete")
 
+    async def test_is_inside_for_its_tenant_too(self):
+        tenants = [{"name": "default", "quota": {"concurrent_requests": 1}}]
+        async with between(SLOW, tenants=tenants, **ALL) as (gateway, _):
+            queued = (await ask(gateway, background=True, max_output_tokens=5000)).json()
+            refused = await ask(gateway, background=True)
+            await gateway.http.post(f"{RESPONSES}/{queued['id']}/cancel", headers=ANNA)
+            await gateway.until_released()
+            answered = await ask(gateway)
+
+        assert (refused.status_code, refused.headers["x-gateway-reason"]) == (429, "tenant_concurrency")
+        assert answered.status_code == 200
+
     async def test_gives_them_back_when_it_is_cancelled(self):
         async with between(SLOW, **ALL) as (gateway, server):
             queued = (await ask(gateway, background=True, max_output_tokens=5000)).json()

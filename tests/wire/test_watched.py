@@ -54,14 +54,14 @@ def test_numbers(value, amount):
     assert uses({"top_logprobs": value}) == {"top_logprobs": amount}
     assert uses({"logprobs": value}, is_chat=False) == {"logprobs": amount}
     assert uses({"logprobs": None, "top_logprobs": None}) == {}
-    assert uses({"logprobs": 0, "best_of": 0, "n": 1}, is_chat=False) == {}
+    assert uses({"logprobs": 0, "best_of": 0, "n": 1, "stream_interval": 1}, is_chat=False) == {}
 
 
 def test_in_a_chat_logprobs_is_no_number():
     assert uses({"logprobs": True}) == {}
 
 
-@pytest.mark.parametrize("field", ["top_logprobs", "best_of", "n", "priority"])
+@pytest.mark.parametrize("field", ["top_logprobs", "best_of", "n", "stream_interval", "priority"])
 @pytest.mark.parametrize("value", ["5", True, 1.5, [1], 10**400])
 def test_a_number_that_is_none(field, value):
     with pytest.raises(GatewayError) as caught:
@@ -117,6 +117,13 @@ def test_what_stands_inside():
     assert "structured_outputs.whitespace_pattern" not in amounts
     assert uses({"chat_template_kwargs": {"enable_thinking": False}}).keys() == {"chat_template_kwargs"}
     assert uses({"structured_outputs": "x", "repetition_detection": [1]}) == {"structured_outputs": 3}
+
+
+@pytest.mark.parametrize("value", ["x", "", 0, [], ["x"]])
+@pytest.mark.parametrize("name", ["kv_transfer_params", "ec_transfer_params"])
+def test_what_is_for_connectors_is_seen_among_the_extra_arguments_too(name, value):
+    assert uses({"vllm_xargs": {name: value, "ngram_size": 30}})[f"vllm_xargs.{name}"] == 1
+    assert f"vllm_xargs.{name}" not in uses({"vllm_xargs": {"ngram_size": 30}})
 
 
 def test_the_last_of_several_is_found_in_its_place_however_it_is_spelled():
