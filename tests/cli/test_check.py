@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from gateway.cli.check.findings import Asked, find, table_of
 from gateway.cli.check.planned import PlannedPool, planned_pool
+from gateway.cli.check.surroundings import Surroundings
 from gateway.domain.cost import EngineLimits
 from gateway.domain.kv_layout import KvCharge
 from gateway.emulator.config import EmulatorConfig
@@ -201,7 +203,7 @@ def test_kv_groups_are_known_from_the_server_or_the_family(monkeypatch, family, 
     loaded = load(flags={"models": f"[{{name: m, family: {family}}}]", "budget.kv_blocks": "100"})
     [upstream] = upstreams_of(loaded.settings)
     table = table_of(loaded.settings, upstream, models_of(loaded.settings), UpstreamState())
-    findings = find(loaded, [Asked(UpstreamState(), table)], GIB)
+    findings = find(loaded, [Asked(UpstreamState(), table)], GIB, Surroundings(datetime.now(UTC)))
     (model,) = findings.upstreams[0].models
     assert (model.kv_groups, model.kv_groups_source, model.is_kv_whole) == told
     assert any("unknown layout" in sentence for sentence in findings.unknown) is (told[0] is None)

@@ -5,10 +5,12 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-from gateway.access import tenants_of
+from gateway.access import Listening, listening_of, tenants_of
 from gateway.cli.check.calibration import calibration_json
+from gateway.cli.check.doubts import doubts_about_names, doubts_of
 from gateway.cli.check.models import ModelFound, describe_model, unknown_of_images
 from gateway.cli.check.planned import PlannedPool, planned_pool
+from gateway.cli.check.surroundings import Surroundings
 from gateway.domain.calibration import Calibration, CalibrationState
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
@@ -115,9 +117,10 @@ class LevelFound:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All of it. `unknown` are sentences about what is therefore not enforced."""
+    """All of it. `unknown` are sentences about what is therefore not enforced, `doubts` about what is hardly meant."""
 
     settings: list[Effective]
+    listening: Listening
     budgets: ByteBudgets
     is_shadow: bool
     max_body_bytes: int
@@ -126,10 +129,12 @@ class Findings:
     unknown: list[str]
     ladder: list[RungFound]
     levels: list[LevelFound]
+    doubts: list[str]
 
     def as_json(self) -> dict[str, Any]:
         return {
             "settings": {each.name: {"value": each.value, "origin": each.origin} for each in self.settings},
+            "listening": self.listening._asdict(),
             "memory": asdict(self.budgets),
             "max_body_bytes": self.max_body_bytes,
             "max_pixels": {limit.name: {"pixels": limit.pixels, "bound_by": limit.bound_by} for limit in self.pixels},
@@ -137,16 +142,18 @@ class Findings:
             "unknown": self.unknown,
             "ladder": [asdict(rung) for rung in self.ladder],
             "levels": [asdict(level) for level in self.levels],
+            "doubts": self.doubts,
         }
 
 
-def find(loaded: Loaded, asked: Sequence[Asked], memory_limit_bytes: int) -> Findings:
+def find(loaded: Loaded, asked: Sequence[Asked], memory_limit_bytes: int, around: Surroundings) -> Findings:
     """Everything from values; `asked` is what each upstream said, `memory_limit_bytes` is this process's limit."""
     settings = loaded.settings
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes)
     upstreams = [_found(loaded, upstream, each) for upstream, each in zip(upstreams_of(settings), asked, strict=True)]
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
+        listening=listening_of(settings),
         budgets=budgets,
         is_shadow=settings.is_shadow,
         max_body_bytes=(
@@ -157,7 +164,14 @@ def find(loaded: Loaded, asked: Sequence[Asked], memory_limit_bytes: int) -> Fin
         unknown=list(_unknown(upstreams)),
         ladder=list(_ladder(settings)),
         levels=list(_levels(settings)),
+        doubts=[*doubts_of(settings, around), *_doubtful_names(settings, upstreams)],
     )
+
+
+def _doubtful_names(settings: Settings, upstreams: Sequence[UpstreamFound]) -> list[str]:
+    if not all(upstream.state.is_up for upstream in upstreams):
+        return []
+    return doubts_about_names(settings, {model.id for upstream in upstreams for model in upstream.state.models})
 
 
 def table_of(

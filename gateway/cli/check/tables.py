@@ -21,6 +21,7 @@ def print_findings(findings: Findings) -> None:
     console.print(_settings_table(findings))
     if findings.is_shadow:
         console.print("Shadow mode: nothing is queued, refused or changed; what would be decided is only told.\n")
+    _print_listening(console, findings)
     console.print(_memory_table(findings))
     console.print(_pixels_table(findings))
     if findings.ladder:
@@ -29,8 +30,19 @@ def print_findings(findings: Findings) -> None:
         console.print(_levels_table(findings))
     for upstream in findings.upstreams:
         _print_upstream(console, upstream)
-    console.print("\nNot known, and what that means:")
-    for sentence in findings.unknown:
+    _print_list(console, "Hardly meant", findings.doubts)
+    _print_list(console, "Not known, and what that means", findings.unknown)
+
+
+def _print_listening(console: Console, findings: Findings) -> None:
+    host, why = findings.listening
+    console.print(f"Listens on {host}: {why}.\n", markup=False, soft_wrap=True)
+
+
+def _print_list(console: Console, title: str, sentences: list[str]) -> None:
+    if sentences:
+        console.print(f"\n{title}:")
+    for sentence in sentences:
         console.print(f"- {sentence}", markup=False, soft_wrap=True)
 
 
