@@ -78,6 +78,23 @@ def test_a_setting_that_holds_names_of_its_own_has_their_source(tmp_path):
     assert found()[0]["settings"]["hand_on.headers"] == {"value": {}, "origin": "default"}
 
 
+def test_a_field_has_the_rule_of_the_table_unless_a_setting_changes_it():
+    said, result = found("--set", "fields.n.most=16")
+    shown = {name.removeprefix("fields."): tuple(each.values()) for name, each in said["settings"].items()}
+    assert (shown["n.policy"], shown["n.most"]) == (("refuse", "default"), (16, "flag"))
+    assert (shown["best_of.policy"], shown["best_of.most"]) == (("clamp", "default"), (1, "default"))
+    assert shown["prompt_logprobs.policy"] == ("refuse", "default")
+    assert re.search(r"fields.n.policy +refuse", result.stdout)
+
+
+def test_what_nobody_finds_out_is_off_where_it_is_left_out():
+    result = run()
+    for name in ("keys.file", "tenants_from.header", "server.tls.key_file", "upstream.tls.key_file"):
+        assert re.search(rf"{name} +\(off\)", result.stdout), name
+    for name in ("server.host", "upstream.tls.ca_file"):
+        assert re.search(rf"{name} +\(automatic\)", result.stdout), name
+
+
 def test_levels_are_shown_as_each_class_has_them():
     nothing, result = found()
     assert nothing["levels"] == []

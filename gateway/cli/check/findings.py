@@ -12,6 +12,7 @@ from gateway.cli.check.models import ModelFound, describe_model, unknown_of_imag
 from gateway.cli.check.planned import PlannedPool, planned_pool
 from gateway.cli.check.surroundings import Surroundings
 from gateway.domain.calibration import Calibration, CalibrationState
+from gateway.domain.fields import FIELDS
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
@@ -30,6 +31,7 @@ from gateway.policies import (
     upstreams_of,
 )
 from gateway.settings import Section, Settings
+from gateway.settings.fields import rules_of
 from gateway.settings_sources import Loaded
 from gateway.upstream.state import UpstreamState
 
@@ -242,13 +244,24 @@ def _ladder(settings: Settings) -> Iterator[RungFound]:
 
 def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effective]:
     values = settings.model_dump(mode="json")
+    of_fields = dict(_field_rules(settings))
     for name in _leaves(settings):
         value: Any = values
         for key in name.split("."):
             value = value[key]
+        if value is None:
+            value = of_fields.get(name)
         if value is None and name.startswith(_OFF_WHERE_EMPTY):
             value = "off"
         yield Effective(name, sorted(value) if name == "images.formats" else value, _origin(name, origins))
+
+
+def _field_rules(settings: Settings) -> Iterator[tuple[str, Any]]:
+    """What holds where a setting of a field is left out: the rule of the table."""
+    rules = rules_of(settings.fields)
+    for field in FIELDS:
+        yield f"{field.setting}.policy", str(rules[field.name].treatment)
+        yield f"{field.setting}.most", rules[field.name].most
 
 
 def _origin(name: str, origins: Mapping[str, str]) -> str:

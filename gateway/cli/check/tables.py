@@ -13,6 +13,15 @@ from gateway.cli.check.numbers import numbers_tables
 from gateway.cli.options import wide_console
 
 _MIB = 1 << 20
+_OFF = (
+    "slo.",
+    "keys.",
+    "tenants_from.",
+    "server.tls.",
+    "upstream.tls.certificate",
+    "upstream.tls.key",
+    "upstream.api_key",
+)
 
 
 def print_findings(findings: Findings) -> None:
@@ -56,8 +65,8 @@ def _settings_table(findings: Findings) -> Table:
 
 def _shown(each: Effective) -> str:
     if each.value is None:
-        # A level is what the operator promises: nobody finds it out for him.
-        return "(off)" if each.name.startswith("slo.") else "(automatic)"
+        # These are the operator's to say: nobody finds them out for him.
+        return "(off)" if each.name.startswith(_OFF) else "(automatic)"
     return each.value if isinstance(each.value, str) else json.dumps(each.value)
 
 
