@@ -135,6 +135,11 @@ class TestLookingAround:
         own.certificate.write_text(text)
         assert look_around(settings_of(UPSTREAM, server={"tls": own.as_settings()}), {}).ends == {}
 
+    def test_a_handshake_without_an_end_is_given_up(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(look_around.__globals__, "_MOST_ROUNDS", 1)
+        own = pair(tmp_path, trustme.CA().issue_cert(HOST))
+        assert look_around(settings_of(UPSTREAM, server={"tls": own.as_settings()}), {}).ends == {}
+
     def test_those_of_several_servers(self, tmp_path):
         own = pair(tmp_path, trustme.CA().issue_cert(HOST))
         upstreams = [{"name": "a", "url": "https://a:1", "tls": own.as_settings()}, {"name": "b", "url": "https://b:1"}]

@@ -13,6 +13,7 @@ from gateway.key_reload import keys_of_file
 from gateway.settings import Settings
 from gateway.settings.keys import KeyEntry
 
+_MOST_ROUNDS = 10  # of a handshake, which takes three
 _MARKS_OF_CONTAINERS = ("/.dockerenv", "/run/.containerenv")
 
 
@@ -79,9 +80,10 @@ def _seen_by(judge: ssl.SSLContext, holder: ssl.SSLContext, *, judge_is_server: 
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     judging = judge.wrap_bio(there, back, server_side=judge_is_server)
     holding = holder.wrap_bio(back, there, server_side=not judge_is_server)
-    while not (seen := _moved(judging, holding)):
-        pass
-    return seen
+    for _ in range(_MOST_ROUNDS):
+        if seen := _moved(judging, holding):
+            return seen
+    raise ssl.SSLError("the handshake comes to no end")
 
 
 def _moved(judging: ssl.SSLObject, holding: ssl.SSLObject) -> Mapping[str, object]:
