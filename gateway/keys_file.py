@@ -12,7 +12,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -59,7 +59,7 @@ def read_keys(path: str) -> tuple[KeyEntry, ...]:
 
 
 def write_keys(path: str, entries: Sequence[KeyEntry]) -> None:
-    """In place of the file that is there, at once and for its owner alone. Raises KeysFileError."""
+    """In place of the file that is there, at once and for its owner alone, who stays the same. Raises KeysFileError."""
     text = yaml.safe_dump({"keys": [_plain(entry) for entry in entries]}, sort_keys=False)
     try:
         _replace(Path(path), text)
@@ -86,6 +86,7 @@ def _replace(path: Path, text: str) -> None:
     with NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         try:
             os.fchmod(file.fileno(), _MODE)
+            _give_to_the_owner_of(target, file.fileno())
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -93,6 +94,13 @@ def _replace(path: Path, text: str) -> None:
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
+
+
+def _give_to_the_owner_of(target: Path, descriptor: int) -> None:
+    """Or root, who changes the file, would take it from the gateway's own user."""
+    with suppress(FileNotFoundError, PermissionError):  # only root gives files away
+        before = target.stat()
+        os.fchown(descriptor, before.st_uid, before.st_gid)
 
 
 def _plain(entry: KeyEntry) -> dict[str, str]:

@@ -128,7 +128,7 @@ def policies_of(settings: Settings, budgets: ByteBudgets) -> Policies:
         storing=StoringPolicy(settings.responses.allow_previous, settings.responses.allow_background),
         open_routes=frozenset(settings.routes.open),
         fields=rules_of(settings.fields),
-        isolation=isolation_of(settings.isolation, names_keys=settings.has_keys),
+        isolation=isolation_of(settings.isolation, tells_apart=settings.tells_tenants_apart),
     )
 
 

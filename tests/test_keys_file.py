@@ -35,6 +35,26 @@ def test_only_its_owner_may_read_it_and_nothing_else_is_left(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["keys.yaml"]
 
 
+def test_its_owner_stays_where_root_changes_it(tmp_path, monkeypatch):
+    path, given = tmp_path / "keys.yaml", []
+    monkeypatch.setattr("gateway.keys_file.os.fchown", lambda _, *owner: given.append(owner))
+    write_keys(str(path), [ONE])
+    assert given == []
+    write_keys(str(path), [TWO])
+    assert given == [(path.stat().st_uid, path.stat().st_gid)]
+
+
+def test_who_may_not_give_files_away_owns_it(tmp_path, monkeypatch):
+    def only_root(*_):
+        raise PermissionError
+
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys: []")
+    monkeypatch.setattr("gateway.keys_file.os.fchown", only_root)
+    write_keys(str(path), [ONE])
+    assert read_keys(str(path)) == (ONE,)
+
+
 def test_a_link_stays_one(tmp_path):
     real, link = tmp_path / "real.yaml", tmp_path / "keys.yaml"
     real.write_text("keys: []")

@@ -69,7 +69,7 @@ def test_they_can_be_set_by_the_environment_and_flags():
 
 
 @pytest.mark.parametrize(
-    ("word", "names_keys", "is_salted"),
+    ("word", "tells_apart", "is_salted"),
     [
         ("auto", True, True),
         ("auto", False, False),
@@ -77,18 +77,25 @@ def test_they_can_be_set_by_the_environment_and_flags():
         ("none", True, False),
     ],
 )
-def test_who_has_prefixes_of_its_own(word, names_keys, is_salted):
-    section = {"isolation": {"prefix_cache": word}} | (KEYS if names_keys else {})
+def test_who_has_prefixes_of_its_own(word, tells_apart, is_salted):
+    section = {"isolation": {"prefix_cache": word}} | (KEYS if tells_apart else {})
     assert policies(**section).isolation.salts_prefixes is is_salted
+
+
+@pytest.mark.parametrize(
+    "section", [{"keys": {"file": "k"}}, {"tenants_from": {"header": "x-tenant", "networks": ["10.0.0.0/8"]}}]
+)
+def test_keys_of_a_file_and_a_proxy_tell_tenants_apart_too(section):
+    assert policies(**section).isolation.salts_prefixes
 
 
 def test_a_secret_makes_the_same_names_everywhere_and_chance_makes_others_at_each_start():
     said = IsolationSettings(secret="the same secret for all")
     drawn = IsolationSettings()
-    assert isolation_of(said, names_keys=False) == isolation_of(said, names_keys=False)
-    assert isolation_of(drawn, names_keys=False) != isolation_of(drawn, names_keys=False)
-    assert isolation_of(drawn, names_keys=False, random_bytes=bytes) == isolation_of(
-        drawn, names_keys=False, random_bytes=bytes
+    assert isolation_of(said, tells_apart=False) == isolation_of(said, tells_apart=False)
+    assert isolation_of(drawn, tells_apart=False) != isolation_of(drawn, tells_apart=False)
+    assert isolation_of(drawn, tells_apart=False, random_bytes=bytes) == isolation_of(
+        drawn, tells_apart=False, random_bytes=bytes
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import logging.config
+import os
 import resource
 import signal
 import socket
@@ -16,6 +17,8 @@ import uvicorn
 from gateway.access import listening_of
 from gateway.app import Application
 from gateway.certificates import CertificateError
+from gateway.cli.check.doubts import doubts_of
+from gateway.cli.check.surroundings import look_around
 from gateway.cli.options import (
     Assignments,
     ConfigFile,
@@ -76,6 +79,8 @@ def serve(
     refuse_bad_keys(settings)
     if settings.is_shadow:
         logger.warning("shadow mode: nothing is queued, refused or changed; what would be decided is only told")
+    for doubt in doubts_of(settings, look_around(settings, os.environ)):
+        logger.warning("hardly meant: %s", doubt)
     listening = listening_of(settings)
     logger.info("listening on %s:%d: %s", listening.host, settings.server.port, listening.why)
     _let_files_be_opened(settings.server.seats)

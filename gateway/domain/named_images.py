@@ -5,13 +5,11 @@ that is: nothing else tells what the request will cost. Being forgotten costs th
 the image again, never a wrong count.
 """
 
-from collections import OrderedDict
 from typing import NamedTuple
 
 from gateway.domain.image import ImageInfo
+from gateway.domain.remembered import Remembered
 
-REMEMBERED_SECONDS = 24 * 3600.0
-"""Since it was needed last. vLLM keeps what fits into its cache, for however long."""
 MOST_REMEMBERED = 16_384
 """Of one server, of all tenants: some 10 MiB. What was not needed for longest goes first."""
 
@@ -37,38 +35,26 @@ class Naming(NamedTuple):
 class NamedImages:
     """Of one server. `now` is in seconds on the caller's clock, never less than before."""
 
-    __slots__ = ("_entries", "_most")
+    __slots__ = ("_kept",)
 
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
-        self._entries: OrderedDict[tuple[str, str], tuple[NamedImage, float]] = OrderedDict()
-        self._most = most
+        self._kept = Remembered[tuple[str, str], NamedImage](most)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._kept)
 
     def recall(self, tenant: str, uuid: str, now: float) -> NamedImage | None:
         """What this tenant sent last under `uuid`; None: nothing, or too long ago."""
-        entry = self._entries.get((tenant, uuid))
-        return None if entry is None or now - entry[1] >= REMEMBERED_SECONDS else entry[0]
+        return self._kept.recall((tenant, uuid), now)
 
     def keep(self, naming: Naming, now: float) -> None:
         """The server has it: it was sent, or asked for again."""
-        key = naming.tenant, naming.uuid
-        self._entries[key] = naming.image, now
-        self._entries.move_to_end(key)
-        while len(self._entries) > self._most or self._oldest_seconds(now) >= REMEMBERED_SECONDS:
-            self._entries.popitem(last=False)
+        self._kept.renew((naming.tenant, naming.uuid), naming.image, now)
 
     def lose(self, naming: Naming) -> None:
         """The server has it no more, unless another was sent under the same word since."""
-        key = naming.tenant, naming.uuid
-        entry = self._entries.get(key)
-        if entry is not None and entry[0].name == naming.image.name:
-            del self._entries[key]
+        self._kept.lose((naming.tenant, naming.uuid), lambda image: image.name == naming.image.name)
 
     def forget(self) -> None:
         """The server was restarted: its cache is empty."""
-        self._entries.clear()
-
-    def _oldest_seconds(self, now: float) -> float:
-        return now - next(iter(self._entries.values()))[1]
+        self._kept.clear()

@@ -7,13 +7,13 @@ image that is not known is sent in its own size. How large images get is decided
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from gateway.domain.resize import Preset
 
 REMEMBERED_SECONDS = 24 * 3600.0
-"""Since it was needed last."""
+"""Since it was needed last. vLLM keeps what fits into its caches, for however long."""
 
 MOST_REMEMBERED = 32_768
 """Of each kind: some 10 MiB. What was not needed for longest goes first."""
@@ -74,10 +74,23 @@ class Remembered(Generic[K, V]):
     def keep(self, key: K, value: V, now: float) -> None:
         """It was used: `value`, unless another one is kept already, which then stays."""
         known = self.recall(key, now)
-        self._entries[key] = value if known is None else known, now
+        self.renew(key, value if known is None else known, now)
+
+    def renew(self, key: K, value: V, now: float) -> None:
+        """It was used: `value` from now on."""
+        self._entries[key] = value, now
         self._entries.move_to_end(key)
         while len(self._entries) > self._most or self._oldest_seconds(now) >= REMEMBERED_SECONDS:
             self._entries.popitem(last=False)
+
+    def lose(self, key: K, is_meant: Callable[[V], bool]) -> None:
+        """What is kept for `key`, if it is what is meant."""
+        entry = self._entries.get(key)
+        if entry is not None and is_meant(entry[0]):
+            del self._entries[key]
+
+    def clear(self) -> None:
+        self._entries.clear()
 
     def _oldest_seconds(self, now: float) -> float:
         return now - next(iter(self._entries.values()))[1]

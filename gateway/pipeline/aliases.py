@@ -5,13 +5,13 @@ is left as the server gives it, and `x-gateway-model` says who that is.
 """
 
 from gateway.domain.request import VisionRequest
-from gateway.pipeline.exchange import Exchange, Parts
+from gateway.pipeline.exchange import Exchange, Rules
 
 
-def under_served_name(parts: Parts, exchange: Exchange, request: VisionRequest) -> VisionRequest:
+def under_served_name(rules: Rules, exchange: Exchange, request: VisionRequest) -> VisionRequest:
     """Before a server is picked for it."""
     name = request.model or ""
-    served = parts.policies.aliases.get(name)
+    served = rules.policies.aliases.get(name)
     if served is None:
         return request
     exchange.alias = name

@@ -152,6 +152,7 @@ class Exchange:
     `counted_tokens` are those of a stream without usage, by its events; `used` is what is accounted once it is over.
     `fetched` are its images by address, by ordinal, once they are here.
     `clamps` are fields that are brought down, `namings` its images with a `uuid` as the server gets them.
+    `tail` are the last bytes of an answer in one piece, `head` the first of one that is longer.
     `queued` is when it asked for a place, `capacity` what could be held just then of each resource.
     `models` are those that it is priced among: those of `backend`, which serves it; offline there is no backend.
     `bill` is what its tenant's quota was charged for it, where the tenant has one.
@@ -210,6 +211,7 @@ class Exchange:
     observer: StreamObserver | None = None
     tokens_per_event: float = 1.0
     usage_filter: UsageEventFilter | None = None
+    head: bytes = b""
     tail: bytes = b""
     upstream_status: int | None = None
     retry_after_seconds: float | None = None

@@ -1,5 +1,7 @@
 """What would become of a request: its story up to admission, which is only asked. Nothing is sent, nothing is held."""
 
+from urllib.parse import parse_qs
+
 from gateway.domain.cost import RequestCost
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.preflight import Foresight, foresee, never, refused
@@ -16,21 +18,37 @@ from gateway.pipeline.stored import look_behind
 from gateway.pipeline.story import as_gateway_error, hash_images, spare_known, ticket_of
 from gateway.upstream.errors import UpstreamDownError
 from gateway.wire.dialect import dialect_of
+from gateway.wire.dialects.table import DIALECTS, GENERIC
 from gateway.wire.report import PressureReport, Report, verdict_report
-from gateway.wire.routes import Route
+from gateway.wire.routes import Kind, Route, classify, open_routes
 
 
 async def preflight(parts: Parts, exchange: Exchange) -> Report:
-    """A refusal is an answer here. Raises GatewayError invalid_json alone, for what is no request of any kind."""
-    report, _ = await look_ahead(parts, exchange)
+    """A refusal is an answer here. Raises GatewayError invalid_json for what is no request of any kind, and
+    invalid_request where `?route=` names no route whose bodies are read.
+    """
+    report, _ = await look_ahead(parts, exchange, _asked_kind(parts, exchange))
     return report
 
 
-async def look_ahead(parts: Parts, exchange: Exchange) -> tuple[Report, Plan | None]:
-    """The same, with what would be done to its images, where that is known."""
+def _asked_kind(parts: Parts, exchange: Exchange) -> Kind | None:
+    """By the path of its route, where one is named."""
+    path = parse_qs(exchange.query.decode("latin-1"), keep_blank_values=True).get("route", [None])[-1]
+    if path is None:
+        return None
+    kind = classify("POST", path, parts.policies.open_routes).kind
+    if DIALECTS[kind] is GENERIC:
+        known = ", ".join(each.path for each in open_routes() if DIALECTS[each.kind] is not GENERIC)
+        raise GatewayError(Code.INVALID_REQUEST, f"`route` is {path[:100]!r}; name one of {known}.", param="route")
+    return kind
+
+
+async def look_ahead(parts: Parts, exchange: Exchange, kind: Kind | None = None) -> tuple[Report, Plan | None]:
+    """The same, with what would be done to its images, where that is known. `kind` None: the body tells it."""
     overload_status = parts.policies.overload_status
     try:
-        kind = await read_aside(dialect_of, exchange.body)
+        if kind is None:
+            kind = await read_aside(dialect_of, exchange.body)
         exchange.route = Route(kind, exchange.route.path, exchange.route.methods)
         request = await read_request(parts, exchange)
         if parts.policies.aliases:

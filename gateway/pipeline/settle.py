@@ -31,6 +31,7 @@ from gateway.wire.declare import planned_action
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.errors import error_status
 from gateway.wire.routes import Kind
+from gateway.wire.usage import Usage
 from gateway.wire.usage_event import UsageEventFilter
 from gateway.wire.vllm_errors import LearnedLimits, learn_from_error, learn_from_message, misses_image
 
@@ -76,7 +77,11 @@ def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
         if observer is not None and exchange.lease is not None:
             exchange.lease.first_event()
     if observer is None:
-        exchange.tail = (exchange.tail + chunk)[-_TAIL_BYTES:]
+        tail = exchange.tail + chunk
+        if len(tail) > _TAIL_BYTES:
+            exchange.head = exchange.head or tail[:_TAIL_BYTES]
+            tail = tail[-_TAIL_BYTES:]
+        exchange.tail = tail
     elif exchange.lease is not None:
         exchange.lease.grow(int(observer.events * exchange.tokens_per_event))
 
@@ -100,8 +105,7 @@ def book(parts: Parts, exchange: Exchange) -> None:
     """Behind `answered`: what the answer teaches, metrics, log line."""
     status = _final_status(exchange)
     if status < 400:
-        usage_of = DIALECTS[exchange.route.kind].usage_of
-        exchange.usage = exchange.observer.usage if exchange.observer else usage_of(exchange.tail)
+        exchange.usage = exchange.observer.usage if exchange.observer else _told_usage(exchange)
         exchange.backend.models.engine.images.add(exchange.sent_images)
         _learn(exchange)
         _book(parts, exchange, Outcome.FINISHED)
@@ -114,6 +118,12 @@ def book(parts: Parts, exchange: Exchange) -> None:
     if exchange.namings and (is_broken or misses_image(status, exchange.tail)):
         lose_names(exchange)
     _book(parts, exchange, Outcome.UPSTREAM_BROKE if is_broken else Outcome.UPSTREAM_REFUSED)
+
+
+def _told_usage(exchange: Exchange) -> Usage | None:
+    """Of a whole answer."""
+    dialect = DIALECTS[exchange.route.kind]
+    return dialect.usage_of(exchange.head if dialect.usage_is_early and exchange.head else exchange.tail)
 
 
 def answered_here(parts: Parts, exchange: Exchange) -> None:

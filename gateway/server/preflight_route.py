@@ -12,7 +12,7 @@ _COMPONENTS = "#/components/schemas/{name}"
 
 
 async def answer_preflight(parts: Parts, exchange: Exchange, send: Send) -> None:
-    """Raises GatewayError 400 for a body that is not JSON."""
+    """Raises GatewayError 400 for a body that is not JSON, or a route that is none."""
     body = encode_report(await preflight(parts, exchange))
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send_whole(200, headers, body, exchange, send)
@@ -25,12 +25,23 @@ def preflight_docs() -> tuple[dict[str, Any], dict[str, Any]]:
     operation = {
         "summary": "Would it fit?",
         "description": (
-            "Takes the body of a chat completion (`messages`) or a completion (`prompt`) and says what would become of "
-            "it now: admitted, waiting or refused, with what it costs, what is short and what would make it fit. "
+            "Takes the body of any route whose bodies are read, which `?route=/v1/messages` names, and says what would "
+            "become of it now: admitted, waiting or refused, with what it costs, what is short and what would make it "
+            "fit. "
             "Nothing is sent to the model, pixels are not decoded, no place is taken or promised. "
-            "`x-gateway-resize` counts as in a request."
+            "`x-gateway-resize` counts as in a request. Without `route` the body of a chat completion (`messages`), a "
+            "completion (`prompt`) or a response (`input`) is known by its fields."
         ),
         "operationId": "preflight",
+        "parameters": [
+            {
+                "name": "route",
+                "in": "query",
+                "description": "The path that the body is for.",
+                "schema": {"type": "string"},
+                "example": "/v1/messages",
+            }
+        ],
         "requestBody": {
             "required": True,
             "content": {
@@ -48,7 +59,7 @@ def preflight_docs() -> tuple[dict[str, Any], dict[str, Any]]:
                 "description": "The verdict, also that a request would be refused.",
                 "content": {"application/json": {"schema": answer}},
             },
-            "400": {"description": "The body is not JSON."},
+            "400": {"description": "The body is not JSON, or `route` names none whose bodies are read."},
             "413": {"description": "The body is too large to be looked at."},
             "429": {"description": "There is no memory for the body just now."},
         },

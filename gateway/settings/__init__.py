@@ -98,6 +98,11 @@ class Settings(Section):
         """Keys of clients are configured, be there any just now or not."""
         return self.keys.file is not None or any(tenant.key_sha256 for tenant in self.tenants)
 
+    @property
+    def tells_tenants_apart(self) -> bool:
+        """The operator says who is who, or trusts a proxy that does."""
+        return self.has_keys or self.tenants_from.header is not None
+
     @model_validator(mode="wrap")
     @classmethod
     def _all_mistakes(cls, value: object, check: ModelWrapValidatorHandler[Self]) -> Self:

@@ -17,7 +17,7 @@ class IsolationSettings(Section):
         Literal["auto", "tenant", "none"],
         Field(
             description="tenant: each has beginnings of prompts of its own in vLLM's prefix cache, by a `cache_salt`; "
-            "none: all share them; auto: tenant where `tenants` names keys, none elsewhere"
+            "none: all share them; auto: tenant where keys are configured or `tenants_from` is, none elsewhere"
         ),
     ] = "auto"
     secret: Annotated[
@@ -34,9 +34,9 @@ _RANDOM_BYTES = 32
 
 
 def isolation_of(
-    section: IsolationSettings, *, names_keys: bool, random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    section: IsolationSettings, *, tells_apart: bool, random_bytes: Callable[[int], bytes] = secrets.token_bytes
 ) -> Isolation:
-    """`names_keys`: the operator tells tenants apart."""
+    """`tells_apart`: the operator tells tenants apart."""
     secret = section.secret.get_secret_value().encode() if section.secret else random_bytes(_RANDOM_BYTES)
-    is_wanted = section.prefix_cache == "tenant" or (section.prefix_cache == "auto" and names_keys)
+    is_wanted = section.prefix_cache == "tenant" or (section.prefix_cache == "auto" and tells_apart)
     return Isolation.of(secret, salts_prefixes=is_wanted)

@@ -8,7 +8,7 @@ from gateway.settings.section import Section
 
 
 class TokenSettings(Section):
-    """`upstream`: a plain prompt for /tokenize is sent on, and whatever may carry media is refused."""
+    """`upstream`: both are sent on, with their images looked at and made smaller as for an answer."""
 
     answer: Annotated[
         Literal["upstream", "estimate"],

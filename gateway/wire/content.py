@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.domain.errors import Code, GatewayError
+from gateway.domain.errors import GatewayError
 from gateway.domain.media import MediaKind
-from gateway.wire.read import ABSENT, decode_body, rendered_bytes
+from gateway.wire.read import ABSENT, bad_part, decode_body, rendered_bytes
 
 # Where each type that vLLM reads as text keeps it.
 _TEXT_FIELD = {
@@ -110,13 +110,9 @@ class _Object(msgspec.Struct, gc=False):
 _object_decoder = msgspec.json.Decoder(_Object)
 
 
-def _refusal(path: str, sentence: str) -> GatewayError:
-    return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)
-
-
 def _unsupported(path: str, kind: str) -> GatewayError:
     """A type that is not in the table is the client's own text, and sentences are logged: it is not repeated."""
-    return _refusal(path, _NOT_SUPPORTED.get(kind, _UNKNOWN_TYPE))
+    return bad_part(path, _NOT_SUPPORTED.get(kind, _UNKNOWN_TYPE))
 
 
 def read_part(part: Part, path: str) -> ImagePart | MediaPart | int:
@@ -125,7 +121,7 @@ def read_part(part: Part, path: str) -> ImagePart | MediaPart | int:
     if part.uuid is not None or kind is None:
         return _read_by_key(part, path)
     if not isinstance(kind, str):
-        raise _refusal(path, "`type` must be a string.")
+        raise bad_part(path, "`type` must be a string.")
     if kind in _TEXT_FIELD:
         return _text(part, _TEXT_FIELD[kind], path)
     if kind in _IMAGE_TYPES:
@@ -138,7 +134,7 @@ def read_part(part: Part, path: str) -> ImagePart | MediaPart | int:
 def _text(part: Part, field: str, path: str) -> int:
     value = getattr(part, field)
     if value is not None and not isinstance(value, str):
-        raise _refusal(path, f"`{field}` must be a string.")
+        raise bad_part(path, f"`{field}` must be a string.")
     return rendered_bytes(value)
 
 
@@ -154,8 +150,8 @@ def _read_by_key(part: Part, path: str) -> ImagePart | MediaPart | int:
     if part.uuid is None and memoryview(part.tool_reference):
         return _text(part, "name", path)
     if part.uuid is not None:
-        raise _refusal(path, "`uuid` belongs to a part with an image. Take it out, or send the image beside it.")
-    raise _refusal(path, "The part has no `type`. Give it one: `text` or `image_url`.")
+        raise bad_part(path, "`uuid` belongs to a part with an image. Take it out, or send the image beside it.")
+    raise bad_part(path, "The part has no `type`. Give it one: `text` or `image_url`.")
 
 
 def _image(part: Part, path: str) -> ImagePart:
@@ -163,7 +159,7 @@ def _image(part: Part, path: str) -> ImagePart:
     if uuid is not None and len(uuid) > _MOST_UUID_CHARACTERS:
         raise _refusal(path, f"Its `uuid` has {len(uuid)} characters, and at most {_MOST_UUID_CHARACTERS} are taken.")
     if part.type is not None and part.type not in _IMAGE_TYPES:
-        raise _refusal(
+        raise bad_part(
             path, "With `uuid`, vLLM reads `image_url` here although `type` says otherwise. Use type `image_url`."
         )
     value = part.image_url
@@ -174,11 +170,11 @@ def _image(part: Part, path: str) -> ImagePart:
         return ImagePart(None, _detail(part.detail), part.type == "image_url", has_uuid, uuid)
     if isinstance(value, ImageUrl) and memoryview(value.url)[:1].tobytes() == b'"':
         if part.type != "image_url":
-            raise _refusal(path, 'An `image_url` with {"url": ...} needs "type": "image_url".')
+            raise bad_part(path, 'An `image_url` with {"url": ...} needs "type": "image_url".')
         return ImagePart(value.url, _detail(value.detail), is_bare_string=False, has_uuid=has_uuid, uuid=uuid)
     if has_uuid:
-        raise _refusal(path, f"An image that is only named needs a string as `uuid`. {_INSTEAD}")
-    raise _refusal(path, f"`image_url` holds no URL string. {_INSTEAD}")
+        raise bad_part(path, f"An image that is only named needs a string as `uuid`. {_INSTEAD}")
+    raise bad_part(path, f"`image_url` holds no URL string. {_INSTEAD}")
 
 
 def _is_nothing(value: ImageUrl | str | msgspec.UnsetType | None) -> bool:
@@ -192,7 +188,7 @@ def _media(part: Part, key: str, path: str) -> MediaPart:
     """Of the key that vLLM would go by: a string where the part has no type, an object where it has one."""
     kind, value = _MEDIA_KINDS[key], getattr(part, key)
     if part.uuid is not None:
-        raise _refusal(
+        raise bad_part(
             path,
             f"With a `uuid`, vLLM takes the {kind} that it keeps under that name, whose cost is unknown. Take it out, "
             f"and send the {kind} itself.",
@@ -200,20 +196,20 @@ def _media(part: Part, key: str, path: str) -> MediaPart:
     first = bytes(memoryview(value)[:1])
     if part.type is None and key != "input_audio":
         if first != b'"':
-            raise _refusal(path, f'A `{key}` that is an object needs "type": "{key}".')
+            raise bad_part(path, f'A `{key}` that is an object needs "type": "{key}".')
         return MediaPart(kind, value, key)
     field = "data" if key == "input_audio" else "url"
     found = getattr(decode_body(_object_decoder, value), field) if first == b"{" else ABSENT
     start = bytes(memoryview(found)[:2])
     if start[:1] != b'"' or start == b'""':
-        raise _refusal(path, f'`{key}` must be an object with a string, {{"{field}": "..."}}, that is not empty.')
+        raise bad_part(path, f'`{key}` must be an object with a string, {{"{field}": "..."}}, that is not empty.')
     return MediaPart(kind, found, f"{key}.{field}", is_data=field == "data")
 
 
 def _check_input_image(part: Part, path: str) -> None:
     """For vLLM, `input_image` is the Responses API's part, where `detail` is required."""
     if part.type == "input_image" and not isinstance(part.detail, str):
-        raise _refusal(path, 'vLLM takes `input_image` only with "detail": "auto". Add it, or use type `image_url`.')
+        raise bad_part(path, 'vLLM takes `input_image` only with "detail": "auto". Add it, or use type `image_url`.')
 
 
 def _detail(value: Any) -> str | None:

@@ -17,7 +17,7 @@ import msgspec
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import Path
 from gateway.wire import read
-from gateway.wire.read import ABSENT
+from gateway.wire.read import ABSENT, bad_part
 from gateway.wire.watched import Watched
 
 _ROLES = ("user", "assistant", "system")
@@ -250,7 +250,7 @@ class _Turn:
         elif kind == "tool_result":
             self._read_result(block, at, path)
         elif kind not in _SKIPPED:
-            raise _refusal(path, "Blocks of its type are not supported. Send text, images, and calls of tools.")
+            raise bad_part(path, "Blocks of its type are not supported. Send text, images, and calls of tools.")
 
     def end(self) -> None:
         if self._role == "user" and not self._parts:
@@ -263,7 +263,7 @@ class _Turn:
         if self._role == "user":
             self._add_result(block, at, path)
         elif isinstance(block.content, list) and block.content:
-            raise _refusal(path, "In an assistant's message the result of a tool must be text.")
+            raise bad_part(path, "In an assistant's message the result of a tool must be text.")
         else:
             self._parts.append(f"Tool result: {block.content or ''}")
 
@@ -292,7 +292,7 @@ def _call(block: _Block) -> dict[str, Any]:
 
 def _image(source: Source | None, at: Path, path: str) -> SeenImage:
     if source is None:
-        raise _refusal(path, "The image has no `source`.")
+        raise bad_part(path, "The image has no `source`.")
     if source.type == "url":
         _check_string(source.url, f"{path}.source.url")
     else:
@@ -310,7 +310,7 @@ def _check_media_type(value: msgspec.Raw, path: str) -> None:
 
 def _check_string(value: msgspec.Raw, path: str) -> None:
     if bytes(memoryview(value)[:1]) != b'"':
-        raise _refusal(path, "must be a string.")
+        raise bad_part(path, "must be a string.")
 
 
 def chat_settings(parsed: Body, rendering: Rendering) -> dict[str, Any]:
@@ -356,7 +356,3 @@ def _function(tool: _Tool) -> dict[str, Any]:
 def _misfit(path: str, words: Sequence[str]) -> GatewayError:
     """What stands there is the client's own text, and sentences are logged: it is not repeated."""
     return GatewayError(Code.INVALID_REQUEST, f"`{path}` must be one of {', '.join(words)}.", param=path)
-
-
-def _refusal(path: str, sentence: str) -> GatewayError:
-    return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)

@@ -163,6 +163,11 @@ def json_bytes(*values: msgspec.Raw) -> int:
     return total
 
 
+def bad_part(path: str, sentence: str) -> GatewayError:
+    """The 400 for what stands at `path` of a body."""
+    return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)
+
+
 def refuse_hidden_prompt(kv_transfer_params: dict[str, msgspec.Raw] | None) -> None:
     """Refuse ids that would replace the prompt that was counted (vLLM renderers/online_renderer.py)."""
     if kv_transfer_params and json_bytes(kv_transfer_params.get("prompt_token_ids", ABSENT)):

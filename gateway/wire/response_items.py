@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.domain.errors import Code, GatewayError
 from gateway.domain.request import MessageOutline, Path
 from gateway.wire import read
 from gateway.wire.images import Images
-from gateway.wire.read import ABSENT
+from gateway.wire.read import ABSENT, bad_part
 
 _ROLES = ("user", "assistant", "system", "developer")
 _CALLS = ("function_call", "custom_tool_call")
@@ -81,7 +80,7 @@ def add_item(turns: Turns, item: Item, place: Path, path: str, images: Images) -
     """`place` leads to the item in the body, and `path` says so in errors. Raises GatewayError."""
     kind = "message" if item.type is msgspec.UNSET else item.type
     if kind != "message" and item.role is not msgspec.UNSET:
-        raise _refusal(path, "Only messages have a `role`: vLLM could take the item for one. Take it out.")
+        raise bad_part(path, "Only messages have a `role`: vLLM could take the item for one. Take it out.")
     if kind in _CALLS:
         turns.add_said("calls", sum(map(read.rendered_bytes, (item.name, item.namespace, item.arguments, item.input))))
     elif kind in _OUTPUTS:
@@ -91,7 +90,7 @@ def add_item(turns: Turns, item: Item, place: Path, path: str, images: Images) -
         thoughts = _said_text(item.content, f"{path}.content") + _said_text(item.summary, f"{path}.summary")
         turns.add_said("reasoning", thoughts)
     elif kind != "message":
-        raise _refusal(path, f"Items of its type are not supported. {_ITEMS}")
+        raise bad_part(path, f"Items of its type are not supported. {_ITEMS}")
     elif item.role == "assistant":
         turns.add_said("content", _said_text(item.content, f"{path}.content"))
     elif item.role in _ROLES:
@@ -99,7 +98,7 @@ def add_item(turns: Turns, item: Item, place: Path, path: str, images: Images) -
         side_bytes = _side_text_bytes(item)
         turns.add(item.role, text_bytes + side_bytes, found, side_bytes)
     else:
-        raise _refusal(f"{path}.role", f"It must be one of {', '.join(_ROLES)}.")
+        raise bad_part(f"{path}.role", f"It must be one of {', '.join(_ROLES)}.")
 
 
 def _read_content(content: Content, place: Path, path: str, images: Images) -> tuple[int, tuple[int, ...]]:
@@ -107,7 +106,7 @@ def _read_content(content: Content, place: Path, path: str, images: Images) -> t
     if isinstance(content, str):
         return read.utf8_bytes(content), ()
     if not isinstance(content, list):
-        raise _refusal(path, "It must be a string or a list of parts.")
+        raise bad_part(path, "It must be a string or a list of parts.")
     text_bytes = 0
     ordinals = []
     for index, part in enumerate(content):
@@ -124,20 +123,20 @@ def _add_image(part: Part, place: Path, path: str, images: Images) -> int:
         why = (
             "it is known only by its `uuid`, and its cost is not" if part.uuid is not None else "it has no `image_url`"
         )
-        raise _refusal(path, f"The image cannot be taken: {why}. {_IMAGE}")
+        raise bad_part(path, f"The image cannot be taken: {why}. {_IMAGE}")
     detail = part.detail if isinstance(part.detail, str) else None
     return images.add(place, f"{path}.image_url", part.image_url, detail, has_uuid=part.uuid is not None)
 
 
 def _text_of(part: Part, path: str) -> int:
     if part.uuid is not None:
-        raise _refusal(path, "With a `uuid`, vLLM goes by the other keys of a part, not by its type. Take it out.")
+        raise bad_part(path, "With a `uuid`, vLLM goes by the other keys of a part, not by its type. Take it out.")
     if part.type == "refusal":
         return read.rendered_bytes(part.refusal)
     if part.type not in _TEXT_TYPES:
-        raise _refusal(path, f"Parts of its type are not supported. Send text as `input_text`. {_IMAGE}")
+        raise bad_part(path, f"Parts of its type are not supported. Send text as `input_text`. {_IMAGE}")
     if not isinstance(part.text, str):
-        raise _refusal(path, "`text` must be a string.")
+        raise bad_part(path, "`text` must be a string.")
     return read.utf8_bytes(part.text)
 
 
@@ -147,7 +146,7 @@ _THOUGHTS: Final = ("reasoning_text", "summary_text")
 def _said_text(content: Content, path: str) -> int:
     """Of an assistant, in words or thoughts."""
     if isinstance(content, dict):
-        raise _refusal(path, "It must be a string or a list of parts.")
+        raise bad_part(path, "It must be a string or a list of parts.")
     if not isinstance(content, list):
         return read.rendered_bytes(content)
     return sum(_said_part(part, f"{path}[{index}]") for index, part in enumerate(content))
@@ -155,7 +154,7 @@ def _said_text(content: Content, path: str) -> int:
 
 def _said_part(part: Part, path: str) -> int:
     if part.type == "input_image" or memoryview(part.image_url):
-        raise _refusal(path, "Of what an assistant said vLLM takes only text. Send the image in a message of the user.")
+        raise bad_part(path, "Of what an assistant said vLLM takes only text. Send the image in a message of the user.")
     if part.type in _THOUGHTS and part.uuid is None:
         return read.rendered_bytes(part.text)
     return _text_of(part, path)
@@ -165,7 +164,3 @@ def _side_text_bytes(item: Item) -> int:
     """Text beside the content that templates render: the speaker's name, a developer's tools."""
     tools = read.json_bytes(item.tools) if item.role == "developer" else 0
     return tools + (read.rendered_bytes(item.name) if isinstance(item.name, str) else 0)
-
-
-def _refusal(path: str, sentence: str) -> GatewayError:
-    return GatewayError(Code.INVALID_CONTENT_PART, f"`{path}`: {sentence}", param=path)

@@ -51,6 +51,18 @@ async def test_axe_finds_nothing(open_page, scheme, viewport):
         assert found.violations_count == 0, found.generate_report()
 
 
+async def test_axe_finds_nothing_where_a_key_is_asked_for(open_page):
+    tenants = [{"name": "team-a", "key_sha256": ["1" * 64]}]
+    async with model_server() as upstream, live_gateway(upstream.base_url, tenants=tenants) as gateway:
+        await gateway.until_up()
+        address = f"http://{gateway.host}:{gateway.port}"
+        async with open_page(address, viewport=PHONE, color_scheme="dark", bypass_csp=True) as opened:
+            await opened.page.locator("#file").set_input_files(PHOTO)
+            await expect(opened.page.get_by_label("API key")).to_be_visible()
+            found = await Axe().run(opened.page)
+            assert found.violations_count == 0, found.generate_report()
+
+
 async def test_a_telephone_needs_no_sideways_scrolling(open_page):
     async with full_page(open_page, viewport=PHONE, has_touch=True, is_mobile=True) as opened:
         widths = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"

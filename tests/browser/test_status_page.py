@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import Error, expect
 
 from gateway.domain.vision.registry import FAMILIES
+from gateway.keys_file import digest_of
 from tests.browser.watched import FOREIGN_NAME, shown_size
 from tests.support.live_gateway import image, live_gateway, until
 from tests.support.model_server import Patient, model_server
@@ -237,6 +238,36 @@ class TestTrying:
                 await expect(page.locator("figure")).to_have_count(2)
             # The browser itself writes that an answer was 400; nothing else was amiss.
             assert {fault.partition(":")[0] for fault in opened.faults} == {"400", "error"}
+
+    async def test_where_keys_are_configured_the_first_try_asks_for_one(self, open_page):
+        tenants = [{"name": "team-a", "key_sha256": [digest_of("sk-right")]}]
+        async with model_server() as upstream, live_gateway(upstream.base_url, tenants=tenants) as gateway:
+            await gateway.until_up()
+            async with open_page(url_of(gateway)) as opened:
+                page, key = opened.page, opened.page.get_by_label("API key")
+                await expect(key).to_be_hidden()
+                await page.locator("#file").set_input_files(PHOTO)
+                await expect(page.get_by_role("alert")).to_contain_text("no API key")
+                await expect(key).to_be_focused()
+                for wrong, told in (("sk-wrong", "is not known here"), ("schlüssel", "ASCII alone")):
+                    await key.fill(wrong)
+                    await key.press("Enter")
+                    await expect(page.get_by_role("alert")).to_contain_text(told)
+                await key.fill(" sk-right ")
+                await key.press("Tab")
+                await expect(page.get_by_role("heading", name="Admitted")).to_be_visible()
+                await expect(page.get_by_role("alert")).to_be_empty()
+                assert await page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [
+                    0,
+                    0,
+                    "",
+                ]
+                assert not any("sk-right" in each for each in opened.requests)
+                await page.reload()
+                await expect(key).to_be_hidden()
+                await expect(key).to_have_value("")
+            # The browser itself writes that answers were 401; nothing else was amiss.
+            assert {fault.partition(":")[0] for fault in opened.faults} == {"401", "error"}
 
     async def test_one_that_would_wait_and_one_that_never_fits(self, open_page):
         patient = Patient()

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from gateway.cli.check.findings import Asked, find, table_of
 from gateway.cli.check.planned import PlannedPool, planned_pool
+from gateway.cli.check.surroundings import Surroundings
 from gateway.domain.cost import EngineLimits
 from gateway.domain.kv_layout import KvCharge
 from gateway.emulator.config import EmulatorConfig
@@ -74,6 +76,23 @@ def test_a_setting_that_holds_names_of_its_own_has_their_source(tmp_path):
     said, _ = found("--config", str(file))
     assert said["settings"]["hand_on.headers"] == {"value": {"x-user-id": "tenant"}, "origin": f"file {file}"}
     assert found()[0]["settings"]["hand_on.headers"] == {"value": {}, "origin": "default"}
+
+
+def test_a_field_has_the_rule_of_the_table_unless_a_setting_changes_it():
+    said, result = found("--set", "fields.n.most=16")
+    shown = {name.removeprefix("fields."): tuple(each.values()) for name, each in said["settings"].items()}
+    assert (shown["n.policy"], shown["n.most"]) == (("refuse", "default"), (16, "flag"))
+    assert (shown["best_of.policy"], shown["best_of.most"]) == (("clamp", "default"), (1, "default"))
+    assert shown["prompt_logprobs.policy"] == ("refuse", "default")
+    assert re.search(r"fields.n.policy +refuse", result.stdout)
+
+
+def test_what_nobody_finds_out_is_off_where_it_is_left_out():
+    result = run()
+    for name in ("keys.file", "tenants_from.header", "server.tls.key_file", "upstream.tls.key_file"):
+        assert re.search(rf"{name} +\(off\)", result.stdout), name
+    for name in ("server.host", "upstream.tls.ca_file"):
+        assert re.search(rf"{name} +\(automatic\)", result.stdout), name
 
 
 def test_levels_are_shown_as_each_class_has_them():
@@ -201,7 +220,7 @@ def test_kv_groups_are_known_from_the_server_or_the_family(monkeypatch, family, 
     loaded = load(flags={"models": f"[{{name: m, family: {family}}}]", "budget.kv_blocks": "100"})
     [upstream] = upstreams_of(loaded.settings)
     table = table_of(loaded.settings, upstream, models_of(loaded.settings), UpstreamState())
-    findings = find(loaded, [Asked(UpstreamState(), table)], GIB)
+    findings = find(loaded, [Asked(UpstreamState(), table)], GIB, Surroundings(datetime.now(UTC)))
     (model,) = findings.upstreams[0].models
     assert (model.kv_groups, model.kv_groups_source, model.is_kv_whole) == told
     assert any("unknown layout" in sentence for sentence in findings.unknown) is (told[0] is None)

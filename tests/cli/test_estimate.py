@@ -158,6 +158,13 @@ def test_a_request_without_a_model_is_for_the_first_one(folder):
     assert found(body)[0]["model"]["name"] == "(the first model)"
 
 
+def test_an_alias_is_priced_as_its_model():
+    models = "models=[{name: m, family: qwen2_5_vl, aliases: [gpt-4o]}]"
+    body = chat(turn(image(560, 420)))
+    report, _ = found(body | {"model": "gpt-4o"}, "--set", models)
+    assert (report["model"]["name"], report["model"]["family"]) == ("m", "qwen2_5_vl")
+
+
 def test_a_folder_in_the_settings_tells_the_bytes_too(folder):
     said, _ = found(chat(turn()), "--set", f"models=[{{name: m, folder: {folder}}}]")
     assert said["memory"]["kv"]["bytes"] == said["amounts"]["kv_blocks"] * 16 * 57_344

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
+from gateway.keys_file import digest_of
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.processes import running_gateway
 
@@ -73,6 +74,31 @@ def test_a_refusal_says_what_would_fit_and_that_is_true(gateway):
     smaller = tuple(map(int, size.split("x")))
     assert run(chat(*[smaller] * 4), "--live", gateway.url).exit_code == 0
     assert run(chat(*[(1120, 840)] * 3), "--live", gateway.url).exit_code == 0
+
+
+def test_a_body_of_another_route(gateway):
+    source = {"type": "base64", "media_type": "image/png", "data": data_url(encoded(picture(56, 56))).partition(",")[2]}
+    turn = {"role": "user", "content": [{"type": "image", "source": source}]}
+    body = {"model": "m", "max_tokens": 9, "messages": [turn]}
+    assert "Verdict: admitted" in run(body, "--live", gateway.url, "--endpoint", "/v1/messages").stdout
+    wrong = run(body, "--live", gateway.url, "--endpoint", "/v1/message")
+    assert (wrong.exit_code, "name one of /v1/chat/completions" in wrong.stderr) == (2, True)
+
+
+def test_a_gateway_with_keys_is_asked_with_one(tmp_path):
+    tenants = [{"name": "team-a", "key_sha256": [digest_of("sk-right")]}]
+    with (
+        running_emulator(EmulatorConfig.fast(model="m")) as emulator,
+        running_gateway(emulator.base_url, tmp_path, {"models": [MODEL], "tenants": tenants}) as gateway,
+    ):
+        refused = run(chat(), "--live", gateway.url)
+        assert refused.exit_code == 2
+        assert "has no API key" in refused.stderr
+        assert "VLM_GATEWAY_KEY in the environment" in refused.stderr
+        for option, environment in ((("--api-key", "sk-right"), {}), ((), {"VLM_GATEWAY_KEY": "sk-right"})):
+            text = json.dumps(chat()).encode()
+            command = ["estimate", "-", "--live", gateway.url, *option]
+            assert CliRunner().invoke(app, command, input=text, env=environment).exit_code == 0
 
 
 def test_what_is_no_json_is_told_in_a_sentence(gateway):

@@ -233,9 +233,10 @@ def test_it_says_where_it_listens_and_takes_other_keys_at_sighup(emulator, tmp_p
 
 
 def test_without_keys_it_listens_to_its_own_machine_alone(emulator, tmp_path):
-    with serving(emulator.base_url, tmp_path) as (_, _, output):
+    with serving(emulator.base_url, tmp_path, "--set", "routes.open=[/sleep]") as (_, _, output):
         text = output.read_text()
     assert "listening on 127.0.0.1:" in text
+    assert "hardly meant: routes.open: /sleep" in text  # as `check` has it
     assert "no keys are configured, so only this machine may come" in text
 
 

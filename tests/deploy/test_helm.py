@@ -172,6 +172,13 @@ class TestNotes:
         assert f"\n  {address}\n" in helm_notes(EVERYTHING)
         assert "before https://vllm.models:8443." in helm_notes(EVERYTHING)
 
+    def test_with_tls_it_is_found_by_https(self):
+        tls = {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key"}
+        notes = helm_notes({"settings": {"server": {"tls": tls}}})
+        assert "\n  https://" in notes
+        assert "curl https://127.0.0.1:8080/readyz" in notes
+        assert "curl http://127.0.0.1:8080/readyz" in helm_notes({})
+
     def test_they_say_what_one_might_overlook(self):
         assert "before 2 model servers." in helm_notes(SEVERAL)
         assert "shadow mode" in helm_notes(SMALL)

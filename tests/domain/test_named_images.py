@@ -4,7 +4,8 @@ import pytest
 
 from gateway.domain.geometry import Size
 from gateway.domain.image import ImageFormat, ImageInfo
-from gateway.domain.named_images import REMEMBERED_SECONDS, NamedImage, NamedImages, Naming
+from gateway.domain.named_images import NamedImage, NamedImages, Naming
+from gateway.domain.remembered import REMEMBERED_SECONDS
 
 SIZE = Size(28, 28)
 INFO = ImageInfo(ImageFormat.PNG, SIZE, SIZE, 1, 1, 100, is_lossy=False)

@@ -27,6 +27,18 @@ def asked(*urls: str) -> list[dict]:
     return [{"role": "user", "content": ["Hi.", *[image(url) for url in urls]]}]
 
 
+async def test_usage_of_a_ranking_stands_before_the_pictures_that_it_repeats(pooling):
+    """They may be larger than all that is kept of an answer's end."""
+    photo = data_url(encoded(picture(280, 280, seed=3)))
+    body = {"model": MODEL, "query": "a", "documents": [parts(photo)]}
+    async with live_gateway(pooling.base_url) as gateway:
+        answer = await gateway.http.post("/rerank", json=body)
+        [line] = await gateway.log(1)
+    assert len(answer.content) > 20_000
+    assert line["actual_prompt_tokens"] == answer.json()["usage"]["prompt_tokens"]
+    assert "is_estimate" not in line
+
+
 def parts(*urls: str) -> dict:
     return {"content": [image(url) for url in urls]}
 

@@ -31,6 +31,28 @@ async def ask(gateway, body, **options):
     return answer.json()
 
 
+def said_to_anthropic(url):
+    source = {"type": "base64", "media_type": "image/png", "data": url.partition(",")[2]}
+    return {
+        "model": "tiny",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": [{"type": "image", "source": source}]}],
+    }
+
+
+def said_in_items(url):
+    part = {"type": "input_image", "image_url": url, "detail": "auto"}
+    return {"model": "tiny", "input": [{"type": "message", "role": "user", "content": [part]}]}
+
+
+def ranked(url):
+    return {"model": "tiny", "query": "a cat", "documents": [{"content": [image(url)]}]}
+
+
+def embedded(url):
+    return {"model": "tiny", "input_type": "search_document", "images": [url]}
+
+
 class TestAdmitted:
     async def test_what_fits_now_with_its_cost_and_without_a_word_to_the_model(self):
         async with model_server() as upstream, live_gateway(upstream.base_url, budget={"kv_blocks": 1_000}) as gateway:
@@ -87,6 +109,34 @@ class TestAdmitted:
             said = await ask(gateway, {"model": "tiny", "prompt": [[1, 2, 3], [4, 5]], "max_tokens": 8})
         assert said["tokens"]["prompt"] == {"lower": 5, "expected": 5, "upper": 5}
         assert said["amounts"]["sequences"] == 2
+
+    @pytest.mark.parametrize(
+        ("route", "body", "param"),
+        [
+            ("/v1/messages", said_to_anthropic, "messages[0].content[0].source.data"),
+            ("/v1/responses", said_in_items, "input[0].content[0].image_url"),
+            ("/rerank", ranked, "documents[0].content[0].image_url.url"),
+            ("/v2/embed", embedded, "images[0]"),
+        ],
+    )
+    async def test_each_route_is_read_as_its_own(self, route, body, param):
+        async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+            await gateway.until_up()
+            said = await ask(gateway, body(data_url(encoded(picture(560, 420)))), params={"route": route})
+            assert said["verdict"] == "admitted", said["error"]
+            assert [each["param"] for each in said["images"]] == [param]
+            assert not posts(upstream)
+
+    @pytest.mark.parametrize("route", ["", "/v1/message", "/sleep", "/v1/models", "/tokenize", "/gateway/preflight"])
+    async def test_a_route_whose_bodies_are_not_priced_is_a_mistake(self, route):
+        async with model_server() as upstream, live_gateway(upstream.base_url) as gateway:
+            answer = await gateway.http.post(PREFLIGHT, params={"route": route}, json={})
+            assert answer.status_code == 400
+            assert error_of(answer)["param"] == "route"
+            assert (
+                "name one of /v1/chat/completions, /v1/chat/completions/batch, /v1/messages"
+                in error_of(answer)["message"]
+            )
 
     async def test_a_gzip_body(self):
         body = gzip.compress(json.dumps(chat("Hm?")).encode())

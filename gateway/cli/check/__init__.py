@@ -13,6 +13,7 @@ from gateway.cli.check.beside_plan import compare_servers, print_compared
 from gateway.cli.check.calibration import calibrate
 from gateway.cli.check.findings import LOOK_SECONDS, Asked, find, table_of
 from gateway.cli.check.models import look_for_files
+from gateway.cli.check.surroundings import look_around
 from gateway.cli.check.tables import print_findings
 from gateway.cli.doctor.comparing import Assumed
 from gateway.cli.options import (
@@ -49,7 +50,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Print every setting with its value and source, the limits that follow from it, what vLLM says of itself, and of
-    each model the numbers that its images' prices depend on, each with its source.
+    each model the numbers that its images' prices depend on, each with its source. What can hardly be meant is told
+    too: keys and certificates that expire, files that others may read, names that nobody serves.
 
     Every name here can be set in the file, as a flag (--set queue.requests=64) or in the environment
     (GATEWAY_QUEUE__REQUESTS=64); the flag wins, then the environment.
@@ -79,7 +81,8 @@ def check(
     except CertificateError as mistake:
         fail(f"A certificate cannot be used: {mistake}")
     with places_of(loaded.settings, os.environ) as places:
-        findings = find(loaded, asyncio.run(_ask_all(loaded.settings, models, places, tls)), memory_limit_bytes())
+        asked = asyncio.run(_ask_all(loaded.settings, models, places, tls))
+    findings = find(loaded, asked, memory_limit_bytes(), look_around(loaded.settings, os.environ))
     print_findings(findings)
     compared = [] if gpu is None else compare_servers(upstreams_of(loaded.settings), Assumed(gpu=gpu, command=command))
     print_compared(compared)

@@ -5,11 +5,14 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-from gateway.access import tenants_of
+from gateway.access import Listening, listening_of, tenants_of
 from gateway.cli.check.calibration import calibration_json
+from gateway.cli.check.doubts import doubts_about_names, doubts_of
 from gateway.cli.check.models import ModelFound, describe_model, unknown_of_images
 from gateway.cli.check.planned import PlannedPool, planned_pool
+from gateway.cli.check.surroundings import Surroundings
 from gateway.domain.calibration import Calibration, CalibrationState
+from gateway.domain.fields import FIELDS
 from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.slo import ServiceLevel
@@ -28,6 +31,7 @@ from gateway.policies import (
     upstreams_of,
 )
 from gateway.settings import Section, Settings
+from gateway.settings.fields import rules_of
 from gateway.settings_sources import Loaded
 from gateway.upstream.state import UpstreamState
 
@@ -115,9 +119,10 @@ class LevelFound:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All of it. `unknown` are sentences about what is therefore not enforced."""
+    """All of it. `unknown` are sentences about what is therefore not enforced, `doubts` about what is hardly meant."""
 
     settings: list[Effective]
+    listening: Listening
     budgets: ByteBudgets
     is_shadow: bool
     max_body_bytes: int
@@ -126,10 +131,12 @@ class Findings:
     unknown: list[str]
     ladder: list[RungFound]
     levels: list[LevelFound]
+    doubts: list[str]
 
     def as_json(self) -> dict[str, Any]:
         return {
             "settings": {each.name: {"value": each.value, "origin": each.origin} for each in self.settings},
+            "listening": self.listening._asdict(),
             "memory": asdict(self.budgets),
             "max_body_bytes": self.max_body_bytes,
             "max_pixels": {limit.name: {"pixels": limit.pixels, "bound_by": limit.bound_by} for limit in self.pixels},
@@ -137,16 +144,18 @@ class Findings:
             "unknown": self.unknown,
             "ladder": [asdict(rung) for rung in self.ladder],
             "levels": [asdict(level) for level in self.levels],
+            "doubts": self.doubts,
         }
 
 
-def find(loaded: Loaded, asked: Sequence[Asked], memory_limit_bytes: int) -> Findings:
+def find(loaded: Loaded, asked: Sequence[Asked], memory_limit_bytes: int, around: Surroundings) -> Findings:
     """Everything from values; `asked` is what each upstream said, `memory_limit_bytes` is this process's limit."""
     settings = loaded.settings
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes)
     upstreams = [_found(loaded, upstream, each) for upstream, each in zip(upstreams_of(settings), asked, strict=True)]
     return Findings(
         settings=list(_effective(settings, loaded.origins)),
+        listening=listening_of(settings),
         budgets=budgets,
         is_shadow=settings.is_shadow,
         max_body_bytes=(
@@ -157,7 +166,14 @@ def find(loaded: Loaded, asked: Sequence[Asked], memory_limit_bytes: int) -> Fin
         unknown=list(_unknown(upstreams)),
         ladder=list(_ladder(settings)),
         levels=list(_levels(settings)),
+        doubts=[*doubts_of(settings, around), *_doubtful_names(settings, upstreams)],
     )
+
+
+def _doubtful_names(settings: Settings, upstreams: Sequence[UpstreamFound]) -> list[str]:
+    if not all(upstream.state.is_up for upstream in upstreams):
+        return []
+    return doubts_about_names(settings, {model.id for upstream in upstreams for model in upstream.state.models})
 
 
 def table_of(
@@ -228,13 +244,24 @@ def _ladder(settings: Settings) -> Iterator[RungFound]:
 
 def _effective(settings: Settings, origins: Mapping[str, str]) -> Iterator[Effective]:
     values = settings.model_dump(mode="json")
+    of_fields = dict(_field_rules(settings))
     for name in _leaves(settings):
         value: Any = values
         for key in name.split("."):
             value = value[key]
+        if value is None:
+            value = of_fields.get(name)
         if value is None and name.startswith(_OFF_WHERE_EMPTY):
             value = "off"
         yield Effective(name, sorted(value) if name == "images.formats" else value, _origin(name, origins))
+
+
+def _field_rules(settings: Settings) -> Iterator[tuple[str, Any]]:
+    """What holds where a setting of a field is left out: the rule of the table."""
+    rules = rules_of(settings.fields)
+    for field in FIELDS:
+        yield f"{field.setting}.policy", str(rules[field.name].treatment)
+        yield f"{field.setting}.most", rules[field.name].most
 
 
 def _origin(name: str, origins: Mapping[str, str]) -> str:

@@ -13,6 +13,15 @@ from gateway.cli.check.numbers import numbers_tables
 from gateway.cli.options import wide_console
 
 _MIB = 1 << 20
+_OFF = (
+    "slo.",
+    "keys.",
+    "tenants_from.",
+    "server.tls.",
+    "upstream.tls.certificate",
+    "upstream.tls.key",
+    "upstream.api_key",
+)
 
 
 def print_findings(findings: Findings) -> None:
@@ -21,6 +30,7 @@ def print_findings(findings: Findings) -> None:
     console.print(_settings_table(findings))
     if findings.is_shadow:
         console.print("Shadow mode: nothing is queued, refused or changed; what would be decided is only told.\n")
+    _print_listening(console, findings)
     console.print(_memory_table(findings))
     console.print(_pixels_table(findings))
     if findings.ladder:
@@ -29,8 +39,19 @@ def print_findings(findings: Findings) -> None:
         console.print(_levels_table(findings))
     for upstream in findings.upstreams:
         _print_upstream(console, upstream)
-    console.print("\nNot known, and what that means:")
-    for sentence in findings.unknown:
+    _print_list(console, "Hardly meant", findings.doubts)
+    _print_list(console, "Not known, and what that means", findings.unknown)
+
+
+def _print_listening(console: Console, findings: Findings) -> None:
+    host, why = findings.listening
+    console.print(f"Listens on {host}: {why}.\n", markup=False, soft_wrap=True)
+
+
+def _print_list(console: Console, title: str, sentences: list[str]) -> None:
+    if sentences:
+        console.print(f"\n{title}:")
+    for sentence in sentences:
         console.print(f"- {sentence}", markup=False, soft_wrap=True)
 
 
@@ -44,8 +65,8 @@ def _settings_table(findings: Findings) -> Table:
 
 def _shown(each: Effective) -> str:
     if each.value is None:
-        # A level is what the operator promises: nobody finds it out for him.
-        return "(off)" if each.name.startswith("slo.") else "(automatic)"
+        # These are the operator's to say: nobody finds them out for him.
+        return "(off)" if each.name.startswith(_OFF) else "(automatic)"
     return each.value if isinstance(each.value, str) else json.dumps(each.value)
 
 

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.estimate.estimation import Assumptions, estimate_request
-from gateway.cli.estimate.live import ask_gateway
+from gateway.cli.estimate.estimation import CHAT_PATH, Assumptions, estimate_request
+from gateway.cli.estimate.live import KEY_VARIABLE, ask_gateway
 from gateway.cli.estimate.tables import print_estimate
 from gateway.cli.options import Assignments, ConfigFile, fail, read_settings
 from gateway.models.configure import ModelSettingsError
 from gateway.models.processor_config import ModelFilesError
 from gateway.wire.report import encode_report
 
-_OF_BOTH = {"request", "live", "as_json"}
+_OF_BOTH = {"request", "endpoint", "live", "api_key", "as_json"}
 _OPTIONS = {"assignments": "--set"}
 
 
@@ -37,10 +37,26 @@ def estimate(
     kv_bytes_per_token: Annotated[
         int | None, typer.Option(min=1, help="Bytes of KV cache a token, where no folder tells.")
     ] = None,
-    endpoint: Annotated[str, typer.Option(help="The route that the request is for.")] = "/v1/chat/completions",
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            show_default=False,
+            help="The route that it is for, e.g. /v1/messages. Default: a chat; with --live as its fields say.",
+        ),
+    ] = None,
     live: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Ask the gateway that runs there instead: its models, its load just now."),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            envvar=KEY_VARIABLE,
+            show_default=False,
+            help="Of the gateway that --live asks, if it has keys.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
@@ -56,17 +72,17 @@ def estimate(
 
       vlm-gateway estimate request.json --set 'models=[{name: my-vl, family: qwen2_5_vl}]' --json | tail -1
 
-      vlm-gateway estimate request.json --live http://127.0.0.1:8080
+      vlm-gateway estimate request.json --live http://127.0.0.1:8080 --endpoint /v1/messages
 
     Exit code 0: it would be admitted, or wait its turn. 1: it would be refused, with the error that the client would
     get. 2: the command line is wrong, or no gateway answered.
     """
     if live is not None:
         _refuse_assumptions(context)
-        found = ask_gateway(live, request.read())
+        found = ask_gateway(live, request.read(), endpoint, api_key)
     else:
         loaded = read_settings(config, assignments, {})
-        assumed = Assumptions(model_folder, max_model_len, block_size, kv_bytes_per_token, endpoint)
+        assumed = Assumptions(model_folder, max_model_len, block_size, kv_bytes_per_token, endpoint or CHAT_PATH)
         try:
             found = estimate_request(request.read(), loaded.settings, assumed)
         except (ModelSettingsError, ModelFilesError) as mistakes:

@@ -12,6 +12,7 @@ from gateway.imaging.probe import probe
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.models.configure import configured_model
 from gateway.models.served import ModelTable
+from gateway.pipeline.aliases import under_served_name
 from gateway.pipeline.estimation import estimate_report
 from gateway.pipeline.exchange import Exchange, Policies
 from gateway.pipeline.pricing import misfit_of, price
@@ -25,6 +26,7 @@ from gateway.wire.report import EstimateReport, Report, verdict_report
 from gateway.wire.routes import classify
 
 _NOTHING_FETCHED = FetchingRefused("this command asks nobody; `--live` asks a gateway that does")
+CHAT_PATH = "/v1/chat/completions"
 _UNNAMED = "(the first model)"
 
 
@@ -36,7 +38,7 @@ class Assumptions:
     max_model_len: int | None = None
     block_tokens: int = 16
     kv_bytes_per_token: int | None = None
-    endpoint: str = "/v1/chat/completions"
+    endpoint: str = CHAT_PATH
 
 
 class OfflineLooker:
@@ -72,7 +74,7 @@ def _estimated(exchange: Exchange, settings: Settings, assumed: Assumptions) -> 
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
     refuse_length(Arrival(content_length=exchange.body_bytes), body_limits_of(settings, budgets).max_bytes)
     rules = OfflineRules(policies_of(settings, budgets), OfflineLooker(), _NOTHING_FETCHED)
-    request = asyncio.run(read_request(rules, exchange))
+    request = under_served_name(rules, exchange, asyncio.run(read_request(rules, exchange)))
     exchange.models = _models(settings, assumed, request.model)
     plan, cost = asyncio.run(price(rules, exchange, request))
     misfit = misfit_of(exchange, cost)

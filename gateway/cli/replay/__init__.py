@@ -67,7 +67,8 @@ def replay(
       vlm-gateway replay --generate busy.jsonl --rate 4 --mix image=1,session=2 --bursts 6x60/300 --config next.yaml
 
     What it cannot know: clients that would not have come back, or would have, had they been served or refused; answers
-    of those who were refused (they get the length of another's); preemption and others at the same engine; what was
+    of those who were refused (they get the length of another's); which images of a batch are of one conversation (all
+    are taken for one's, so limits on images are stricter there); preemption and others at the same engine; what was
     learned before the log begins.
 
     Exit code 2: the command line, the settings or the log cannot be used.

@@ -13,7 +13,7 @@ export function startTrying() {
     if (file.files.length) take(file.files[0]);
     file.value = ""; // so that the same one can be chosen again
   });
-  for (const id of ["model", "resize"]) byId(id).addEventListener("change", () => chosen && take(chosen));
+  for (const id of ["model", "resize", "key"]) byId(id).addEventListener("change", () => chosen && take(chosen));
   const drop = byId("drop");
   for (const type of ["dragenter", "dragover"]) drop.addEventListener(type, (event) => mark(event, true));
   for (const type of ["dragleave", "drop"]) drop.addEventListener(type, (event) => mark(event, false));
@@ -56,11 +56,26 @@ async function ask(file, signal) {
   const resize = byId("resize").value;
   const headers = { "content-type": "application/octet-stream" };
   if (resize) headers["x-gateway-resize"] = resize;
+  if (key()) headers.authorization = `Bearer ${key()}`;
   const query = model ? `?model=${encodeURIComponent(model)}` : "";
-  const answer = await fetch(`try${query}`, { method: "POST", body: file, headers, signal });
+  // A key goes nowhere but to this gateway.
+  const answer = await fetch(`try${query}`, { method: "POST", body: file, headers, signal, redirect: "error" });
   const body = await answer.json();
+  if (answer.status === 401) askForKey();
   if (!answer.ok) throw new Error(`${body.error.message} (${answer.status} ${body.error.code})`);
   return body;
+}
+
+// The field is its only place: neither stored nor shown, and only there where a key is asked for.
+function key() {
+  const typed = byId("key").value.trim();
+  if (/[^\x21-\x7e]/.test(typed)) throw new Error("A key has letters, digits and signs of ASCII alone.");
+  return typed;
+}
+
+function askForKey() {
+  byId("key-field").hidden = false;
+  if (!key()) byId("key").focus();
 }
 
 function clear() {

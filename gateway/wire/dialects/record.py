@@ -33,7 +33,8 @@ class Dialect:
 
     `takes_stream_options`: usage may be asked for at the end of a stream. `observer` follows its streams, in which each
     answer begins with `opening_events` that hold no token, and `usage_events` at the end do not either. `usage_of`
-    reads usage out of the last bytes of a whole answer.
+    reads usage out of the last bytes of a whole answer, or, where `usage_is_early`, out of the first: before what the
+    answer repeats of the request.
     """
 
     parse: Callable[[Body], VisionRequest]
@@ -50,3 +51,4 @@ class Dialect:
     opening_events: int = 0
     usage_events: int = 1
     usage_of: Callable[[bytes], Usage | None] = usage_of
+    usage_is_early: bool = False

@@ -139,4 +139,4 @@ def _outline(entry: _Entry, side: _Side, index: int, images: Images) -> MessageO
 
 
 SCORE = Dialect(parse=parse_score, has_answers=False, opening=opening_of_pooled)
-RERANK = Dialect(parse=parse_rerank, has_answers=False, opening=opening_of_pooled)
+RERANK = Dialect(parse=parse_rerank, has_answers=False, opening=opening_of_pooled, usage_is_early=True)
