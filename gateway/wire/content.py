@@ -157,7 +157,7 @@ def _read_by_key(part: Part, path: str) -> ImagePart | MediaPart | int:
 def _image(part: Part, path: str) -> ImagePart:
     has_uuid, uuid = part.uuid is not None, part.uuid if isinstance(part.uuid, str) else None
     if uuid is not None and len(uuid) > _MOST_UUID_CHARACTERS:
-        raise _refusal(path, f"Its `uuid` has {len(uuid)} characters, and at most {_MOST_UUID_CHARACTERS} are taken.")
+        raise bad_part(path, f"Its `uuid` has {len(uuid)} characters, and at most {_MOST_UUID_CHARACTERS} are taken.")
     if part.type is not None and part.type not in _IMAGE_TYPES:
         raise bad_part(
             path, "With `uuid`, vLLM reads `image_url` here although `type` says otherwise. Use type `image_url`."

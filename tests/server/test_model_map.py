@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.domain.geometry import Size
-from gateway.domain.tenancy import Tenancy, Tenant
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
+from tests.server.test_tenants import CLASSIFIES, key, tenant
 from tests.support.live_gateway import CHAT, chat, image, live_gateway, until
 from tests.support.model_server import Patient, answer_chat, error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -177,34 +177,28 @@ class TestBodies:
             assert (line["model"], line["asked_model"]) == ("large", "gpt-4o")
 
 
-FEW = Tenant("few", models=frozenset({"small"}))
-
-
-@pytest.fixture
-def few_models(monkeypatch):
-    """Whoever has a key may ask for the small model alone."""
-    monkeypatch.setattr(Tenancy, "tenant_of", lambda _self, key, _now: FEW if key else Tenant())
-    return {"authorization": "Bearer sk-few"}
+FEW = {"tenants": [tenant("few", models=["small"])], "keys": CLASSIFIES}
+"""Its tenant may ask for the small model alone, everyone else for all."""
 
 
 class TestTenants:
-    async def test_a_tenant_sees_what_it_may_ask_for_and_its_other_names(self, few_models):
-        async with two_emulators() as gateway:
-            listed = (await gateway.http.get("/v1/models", headers=few_models)).json()["data"]
+    async def test_a_tenant_sees_what_it_may_ask_for_and_its_other_names(self):
+        async with two_emulators(**FEW) as gateway:
+            listed = (await gateway.http.get("/v1/models", headers=key("few"))).json()["data"]
             assert [card["id"] for card in listed] == ["small", "gpt-4o-mini", "org/tiny"]
             assert len((await gateway.http.get("/v1/models")).json()["data"]) == 5
             for hidden in ("large", "gpt-4o", "nobody"):
-                answer = await gateway.http.get(f"/v1/models/{hidden}", headers=few_models)
+                answer = await gateway.http.get(f"/v1/models/{hidden}", headers=key("few"))
                 assert (answer.status_code, error_of(answer)["code"]) == (404, "model_not_found")
                 assert "large" not in error_of(answer)["message"].replace("'large'", "")
 
 
 class TestAServerThatIsAway:
-    async def test_its_models_are_not_listed_and_one_of_them_is_away_rather_than_unknown(self, few_models):
+    async def test_its_models_are_not_listed_and_one_of_them_is_away_rather_than_unknown(self):
         async with (
             model_server(models=["small"]) as a,
             model_server(models=["large"]) as b,
-            live_gateway({"a": a.base_url, "b": b.base_url}, models=MODELS) as gateway,
+            live_gateway({"a": a.base_url, "b": b.base_url}, models=MODELS, **FEW) as gateway,
         ):
             await gateway.until_up()
             assert len((await gateway.http.get("/v1/models")).json()["data"]) == 5
@@ -216,7 +210,7 @@ class TestAServerThatIsAway:
                 answer = await gateway.http.get(f"/v1/models/{name}")
                 assert (answer.status_code, answer.headers["x-gateway-reason"]) == (503, "upstream_down")
             assert (await gateway.http.get("/v1/models/huge")).status_code == 404
-            hidden = await gateway.http.get("/v1/models/large", headers=few_models)
+            hidden = await gateway.http.get("/v1/models/large", headers=key("few"))
             assert hidden.status_code == 404, "nobody is told of a model that he may not ask for"
             assert (await gateway.chat(model="gpt-4o-mini")).status_code == 200
             answer = await gateway.chat(model="gpt-4o")
@@ -264,7 +258,7 @@ async def test_of_an_unknown_family_it_is_told_that_there_is_none():
 async def test_an_alias_goes_before_a_model_that_a_server_lists_by_that_name():
     async with (
         model_server(models=["large", "gpt-4o"]) as server,
-        live_gateway(server.base_url, models=MODELS) as gateway,
+        live_gateway(server.base_url, models=MODELS, **FEW) as gateway,
     ):
         await gateway.until_up()
         cards = (await gateway.http.get("/v1/models")).json()["data"]
@@ -277,7 +271,7 @@ async def test_an_alias_goes_before_a_model_that_a_server_lists_by_that_name():
 async def test_a_model_that_an_alias_hides_is_not_listed_where_the_alias_leads_nowhere():
     async with (
         model_server(models=["small", "gpt-4o"]) as server,
-        live_gateway(server.base_url, models=MODELS) as gateway,
+        live_gateway(server.base_url, models=MODELS, **FEW) as gateway,
     ):
         await gateway.until_up()
         cards = (await gateway.http.get("/v1/models")).json()["data"]

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
-from tests.server.test_tenants import key, tenant
+from tests.server.test_tenants import CLASSIFIES, key, tenant
 from tests.support.clock import FakeClock
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway, until
 from tests.support.model_server import error_of, model_server, posts
@@ -188,7 +188,7 @@ async def test_names_are_each_tenants_own_and_stay_the_same():
     async with model_server() as server:
         for _ in range(2):
             isolation = {"secret": "the same in every gateway"}
-            async with live_gateway(server.base_url, tenants=TENANTS, isolation=isolation) as gateway:
+            async with live_gateway(server.base_url, tenants=TENANTS, keys=CLASSIFIES, isolation=isolation) as gateway:
                 for who in ("a", "b", None):
                     assert (await ask(gateway, sent(), who=who)).status_code == 200
         first, again = names(server)[:3], names(server)[3:]

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
+from tests.server.test_tenants import CLASSIFIES
 from tests.support.live_gateway import MODEL, live_gateway, until
 from tests.support.pictures import data_url, encoded, picture
 
@@ -140,7 +141,7 @@ class TestStoredAnswers:
     async def test_of_a_tenant_with_two_keys_are_told_to_both(self):
         keys = [{"authorization": f"Bearer sk-{n}"} for n in (1, 2)]
         digests = [hashed(key) for key in keys]
-        async with between(tenants=[{"name": "one", "key_sha256": digests}]) as (gateway, _):
+        async with between(tenants=[{"name": "one", "key_sha256": digests}], keys=CLASSIFIES) as (gateway, _):
             answer = (await ask(gateway, headers=keys[0])).json()
             again = await gateway.http.get(f"{RESPONSES}/{answer['id']}", headers=keys[1])
             stranger = await gateway.http.get(f"{RESPONSES}/{answer['id']}", headers=ANNA)
