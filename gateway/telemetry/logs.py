@@ -89,6 +89,12 @@ def _in_json(text: str) -> str:
     return msgspec.json.encode(text).decode()[1:-1]
 
 
+def _message(_logger: Any, _method: str, event: _Event) -> _Event:
+    """structlog calls it `event`, which may be the name of a value beside it."""
+    event["message"] = event.pop("event")
+    return event
+
+
 def _head(_logger: Any, _method: str, event: _Event) -> _Event:
     """What every line begins with; what uvicorn adds for its own colours is left out."""
     record: logging.LogRecord = event["_record"]
@@ -97,7 +103,7 @@ def _head(_logger: Any, _method: str, event: _Event) -> _Event:
         "time": datetime.fromtimestamp(record.created, UTC),
         "level": record.levelname.lower(),
         "logger": record.name,
-        "message": event.pop("event"),
+        "message": event.pop("message"),
     }
     return head | {name: value for name, value in event.items() if name not in head}
 
@@ -117,7 +123,7 @@ def _dumps(event: Mapping[str, Any], **_options: Any) -> str:
     return msgspec.json.encode(event, enc_hook=str).decode()
 
 
-_OF_A_RECORD: list[Processor] = [ExtraAdder(), _head]
+_OF_A_RECORD: list[Processor] = [_message, ExtraAdder(), _head]
 
 
 def _for_machines() -> list[Processor]:

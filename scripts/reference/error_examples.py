@@ -2,6 +2,7 @@
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.outcome import Reason
+from gateway.wire.closed_routes import closed_sentence, why_closed
 
 _IMAGE = "messages[0].content[1].image_url.url"
 
@@ -95,7 +96,7 @@ EXAMPLES = {
         ),
         GatewayError(
             Code.PERMISSION_DENIED,
-            "`/v1/responses/render` is closed here: it takes prepared model inputs whose cost cannot be checked.",
+            closed_sentence("/v1/responses/render", why_closed("/v1/responses/render") or ""),
         ),
         GatewayError(Code.INVALID_API_KEY, "The API key is not known here. Ask the operator of this gateway for one."),
         GatewayError(Code.MODEL_NOT_FOUND, "There is no model 'gpt-4o'; there are: tiny."),

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.emulator.config import EmulatorConfig
 from gateway.emulator.serve import running_emulator
-from tests.server.test_tenants import key, tenant
+from tests.server.test_tenants import CLASSIFIES, key, tenant
 from tests.support.live_gateway import CHAT, MODEL, chat, image, live_gateway
 from tests.support.model_server import error_of, model_server, posts
 from tests.support.pictures import data_url, encoded, picture
@@ -58,7 +58,7 @@ async def test_when_prefixes_are_kept_apart(sections, is_salted):
 
 
 async def test_each_tenant_has_its_own_salt_and_within_it_those_that_it_asks_for():
-    async with model_server() as server, live_gateway(server.base_url, tenants=TENANTS) as gateway:
+    async with model_server() as server, live_gateway(server.base_url, tenants=TENANTS, keys=CLASSIFIES) as gateway:
         for who in ("a", "b", None):
             for own in ({}, {}, {"cache_salt": "mine"}, {"cache_salt": "other"}, {"cache_salt": None}):
                 assert (await gateway.chat(headers=key(who) if who else None, **own)).status_code == 200

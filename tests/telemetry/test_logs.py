@@ -49,7 +49,10 @@ class TestJson:
         assert [*line] == ["time", "level", "logger", "message"]
 
     def test_extra_fields_stand_beside_whatever_they_are(self) -> None:
-        line = formatted(msg="up", upstream="http://127.0.0.1:8000", error=ValueError("odd"), color_message="\x1b[1mup")
+        line = formatted(
+            msg="up", upstream="http://127.0.0.1:8000", error=ValueError("odd"), color_message="\x1b[1mup", event="read"
+        )
+        assert (line["message"], line["event"]) == ("up", "read")
         assert (line["upstream"], line["error"]) == ("http://127.0.0.1:8000", "odd")
         assert "color_message" not in line
 

@@ -70,7 +70,9 @@ def test_what_broke_inside_of_it(event, message, status):
 
 
 def test_a_whole_answer_tells_its_usage():
-    assert responses_usage_of(WHOLE[-2000:]) == Usage(USAGE["input_tokens"], USAGE["output_tokens"])
+    cached = USAGE["input_tokens_details"]["cached_tokens"]
+    expected = Usage(USAGE["input_tokens"], USAGE["output_tokens"], cached_tokens=cached)
+    assert responses_usage_of(WHOLE[-2000:]) == expected
 
 
 @pytest.mark.parametrize("tail", [b"{}", b'{"usage":null}', b'{"usage":{"input_tokens":"a"}}', b'{"usage":{"inp'])

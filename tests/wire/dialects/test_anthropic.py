@@ -181,8 +181,11 @@ class TestStreams:
     ("usage", "expected"),
     [
         ({"input_tokens": 109, "output_tokens": 3}, Usage(109, 3)),
-        ({"input_tokens": 9, "output_tokens": 3, "cache_read_input_tokens": 96}, Usage(105, 3)),
-        ({"input_tokens": 1, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 4}, Usage(7, 0)),
+        ({"input_tokens": 9, "output_tokens": 3, "cache_read_input_tokens": 96}, Usage(105, 3, cached_tokens=96)),
+        (
+            {"input_tokens": 1, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 4},
+            Usage(7, 0, cached_tokens=2),
+        ),
         (None, None),
     ],
 )

@@ -40,9 +40,6 @@ def test_what_stands_beside_the_messages_counts_for_each():
         ({"stream": True}, "stream"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"n": 2}, "n"),
-        ({"use_beam_search": True}, "use_beam_search"),
-        ({"chat_template": "x"}, "chat_template"),
-        ({"mm_processor_kwargs": {"a": 1}}, "mm_processor_kwargs"),
         ({"messages": [[{"role": 5}]]}, "messages[0][0].role"),
     ],
 )

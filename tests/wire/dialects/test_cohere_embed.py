@@ -66,7 +66,6 @@ def test_what_is_too_long_is_cut_unless_it_must_not_be(fields, cut):
         ({"inputs": [{"content": [{"image_url": 5}]}]}, Code.INVALID_CONTENT_PART, "inputs[0].content[0].image_url"),
         ({"texts": ["a"], "truncate": "MIDDLE"}, Code.INVALID_REQUEST, "truncate"),
         ({"texts": ["a"], "max_tokens": "9"}, Code.INVALID_REQUEST, "max_tokens"),
-        ({"texts": ["a"], "mm_processor_kwargs": {"a": 1}}, Code.INVALID_REQUEST, "mm_processor_kwargs"),
     ],
 )
 def test_refusals(fields, code, param):

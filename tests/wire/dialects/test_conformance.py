@@ -152,3 +152,20 @@ def _become(image, fate, record):
     if fate == "gone":
         return record.marker(MARKER)
     return image.edited("image/webp", NEW) if fate == "new" else image.edited("image/png", PIXELS)
+
+
+HIDING_COST = {
+    "mm_processor_kwargs": {"a": 1},
+    "media_io_kwargs": {"image": {"a": 1}},
+    "chat_template": "x",
+    "kv_transfer_params": {"a": 1},
+    "use_beam_search": True,
+}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=[record.name for record in RECORDS])
+def test_fields_with_rules_are_noted_on_every_route(record):
+    body = next(iter(record.places.values()))([record.text("Hm?")])
+    _, request = exchange_for(record, body | HIDING_COST | {"cache_salt": "mine"})
+    assert {use.name for use in request.fields} == HIDING_COST.keys()
+    assert request.salt.text == "mine"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.domain.request import MessageOutline
+from gateway.domain.request import FieldUse, MessageOutline
 from gateway.wire.dialects.responses import RESPONSES, parse_responses
 from gateway.wire.max_tokens import cap_answer
 from gateway.wire.splice import splice
@@ -71,9 +71,9 @@ class TestFields:
     def test_empty_instructions_are_none(self):
         assert roles(parsed(instructions="")) == ["user"]
 
-    @pytest.mark.parametrize("field", ["mm_processor_kwargs", "media_io_kwargs"])
-    def test_what_would_hide_cost_is_refused(self, field):
-        assert refusal(**{field: {"a": 1}}).param == field
+    def test_its_format_is_a_schema_like_a_chats(self):
+        text = {"format": {"type": "json_schema", "schema": {}}}
+        assert parsed(text=text).fields == (FieldUse("response_format", len(json.dumps(text)), asked_by="text"),)
 
     def test_a_name_for_the_answer_is_refused(self):
         assert refusal(request_id="resp_1").param == "request_id"

@@ -65,7 +65,6 @@ def test_an_instruction_may_stand_before_each_pair():
         ({"text_1": "a", "text_2": IMAGE}, "text_2"),
         ({"text_1": "a", "text_2": 5}, "text_2"),
         ({"text_1": "a", "text_2": ["b"] * 16_384}, "text_2"),
-        ({"text_1": "a", "text_2": "b", "mm_processor_kwargs": {"a": 1}}, "mm_processor_kwargs"),
         ({"text_1": "a", "text_2": "b", "instruction": 5}, "instruction"),
     ],
 )
