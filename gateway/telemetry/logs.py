@@ -90,7 +90,7 @@ def _in_json(text: str) -> str:
 
 
 def _message(_logger: Any, _method: str, event: _Event) -> _Event:
-    """structlog calls it `event`, which may be the name of a value beside it."""
+    """By structlog it is called `event`, which may be the name of a value beside it."""
     event["message"] = event.pop("event")
     return event
 
