@@ -5,14 +5,13 @@ line before its data, ends with `response.completed`, also where the answer was 
 What breaks behind the head cuts the connection; other servers tell it in `response.failed` or `error`.
 """
 
-import json
 import re
 from typing import Any, ClassVar
 
 import msgspec
 
 from gateway.wire.sse import StreamError, StreamObserver
-from gateway.wire.usage import Usage, cached_tokens
+from gateway.wire.usage import ResponsesUsage, Usage, usage_in
 
 _ANSWER_ID = re.compile(rb'"id":\s?"([A-Za-z0-9_-]{1,128})"')
 # The id stands before everything that can be long.
@@ -22,14 +21,6 @@ _END_BYTES = 8192
 _PIECE = b".delta\ndata:"
 _LAST = re.compile(rb"event: (?:response\.(?:completed|incomplete|failed)|error)\n")
 _LONGEST_NAME_BYTES = 64
-_USAGE = b'"usage":'
-_json_decoder = json.JSONDecoder()
-
-
-class _Tokens(msgspec.Struct, gc=False):
-    input_tokens: int
-    output_tokens: int
-    input_tokens_details: Any = None
 
 
 class AnswerId:
@@ -51,20 +42,8 @@ class AnswerId:
 
 
 def responses_usage_of(body_tail: bytes) -> Usage | None:
-    """Usage of an answer, from its last bytes or from those of its stream; None where they hold none.
-
-    Inside of a JSON string each quote is escaped, so what is found is a key and no part of the answer's text.
-    """
-    start = body_tail.rfind(_USAGE)
-    if start < 0:
-        return None
-    text = body_tail[start + len(_USAGE) :].decode(errors="replace").lstrip()
-    try:
-        value, _ = _json_decoder.raw_decode(text)
-        tokens = msgspec.convert(value, _Tokens)
-    except (ValueError, RecursionError):
-        return None
-    return Usage(tokens.input_tokens, tokens.output_tokens, cached_tokens=cached_tokens(tokens.input_tokens_details))
+    """Usage of an answer, from its last bytes or from those of its stream; None where they hold none."""
+    return usage_in(body_tail, ResponsesUsage)
 
 
 class _Failure(msgspec.Struct, gc=False):

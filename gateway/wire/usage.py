@@ -43,7 +43,7 @@ class WireUsage(msgspec.Struct, gc=False):
         details = self.prompt_tokens_details
         if details is None:
             return Usage(self.prompt_tokens, self.completion_tokens or 0)
-        return Usage(self.prompt_tokens, self.completion_tokens or 0, _image_tokens(details), cached_tokens(details))
+        return Usage(self.prompt_tokens, self.completion_tokens or 0, _image_tokens(details), _cached_tokens(details))
 
 
 def _image_tokens(details: Any) -> int | None:
@@ -55,7 +55,7 @@ def _image_tokens(details: Any) -> int | None:
     return counts.get("image") if counts else None
 
 
-def cached_tokens(details: Any) -> int | None:
+def _cached_tokens(details: Any) -> int | None:
     try:
         return msgspec.convert(msgspec.convert(details, _Details).cached_tokens, _Tokens | None)
     except msgspec.ValidationError:
@@ -77,6 +77,20 @@ class AnthropicUsage(msgspec.Struct, gc=False):
         )
 
 
+class ResponsesUsage(msgspec.Struct, gc=False):
+    """As it stands in an answer of /v1/responses."""
+
+    input_tokens: _Tokens
+    output_tokens: _Tokens
+    input_tokens_details: Any = None
+
+    def as_usage(self) -> Usage:
+        return Usage(self.input_tokens, self.output_tokens, cached_tokens=_cached_tokens(self.input_tokens_details))
+
+
+_Shape = type[WireUsage | AnthropicUsage | ResponsesUsage]
+
+
 class _Answer(msgspec.Struct, gc=False):
     usage: WireUsage | None = None
 
@@ -91,7 +105,7 @@ _json_decoder = json.JSONDecoder()
 
 def _reader(
     decoder: msgspec.json.Decoder[_Answer] | msgspec.json.Decoder[_AnthropicAnswer],
-    shape: type[WireUsage | AnthropicUsage],
+    shape: _Shape,
 ) -> Callable[[bytes], Usage | None]:
     """Reads usage out of the last bytes of a whole answer; None where they hold none.
 
@@ -103,13 +117,14 @@ def _reader(
         try:
             usage = decoder.decode(body_tail).usage
         except (msgspec.DecodeError, RecursionError):
-            return _usage_in(body_tail, shape)
+            return usage_in(body_tail, shape)
         return usage.as_usage() if usage else None
 
     return read
 
 
-def _usage_in(body_tail: bytes, shape: type[WireUsage | AnthropicUsage]) -> Usage | None:
+def usage_in(body_tail: bytes, shape: _Shape) -> Usage | None:
+    """The last that stands there, whatever it stands in."""
     start = body_tail.rfind(_KEY)
     if start < 0:
         return None
