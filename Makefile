@@ -29,7 +29,7 @@ CLIENTS_VENV := .venv-clients
 NODE := $(CLIENTS_VENV)/node
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah chromium curl prometheus
+SYSTEM_PACKAGES := buildah chromium curl prometheus redis-server
 
 .PHONY: help
 help: ## list the commands
