@@ -31,7 +31,7 @@ from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
 from gateway.ledger.timing import Timing
 from gateway.model_files import places_of
 from gateway.models.served import ServedModel
-from gateway.pipeline.backend import Backend, troubles_of
+from gateway.pipeline.backend import Backend, remarks_of, troubles_of
 from gateway.pipeline.background import BackgroundWatch
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
@@ -205,6 +205,10 @@ class Application:
     def troubles(self) -> list[str]:
         """A sentence about each model server that is not up."""
         return [] if self._running is None else troubles_of(self._running.backends)
+
+    def remarks(self) -> list[str]:
+        """What is amiss, though requests are served."""
+        return [] if self._running is None else self.troubles() + remarks_of(self._running.backends)
 
     def metrics_page(self, accept: str) -> tuple[bytes, str]:
         assert self._running is not None, "the server starts the application before it serves"

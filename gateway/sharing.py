@@ -1,0 +1,31 @@
+"""Part of the composition: the ledger of each upstream, alone or shared with other gateways."""
+
+import secrets
+
+from gateway.domain.quantities import Capacity
+from gateway.ledger.base import Ledger
+from gateway.ledger.local import LocalLedger
+from gateway.ledger.redis_store import RedisStore, connect
+from gateway.ledger.shared import SharedLedger, Sharing
+from gateway.ledger.timing import Timing
+from gateway.policies import UpstreamPolicy
+from gateway.settings import Settings
+from gateway.telemetry.declarations import ONLY_UPSTREAM
+
+_NAME_BYTES = 8
+
+
+def ledger_of(settings: Settings, upstream: UpstreamPolicy, total: Capacity, timing: Timing) -> Ledger:
+    """In shadow mode nothing is held at the engine by decision, so there is nothing to share."""
+    shared = settings.ledger
+    if shared.redis_url is None or settings.is_shadow:
+        return LocalLedger(total)
+    sharing = Sharing(
+        # Each start is another owner: whatever ran before it has ended with its process.
+        owner=secrets.token_hex(_NAME_BYTES),
+        interval_seconds=shared.interval_seconds,
+        gateways=shared.gateways,
+        log_prefix="" if upstream.name == ONLY_UPSTREAM else f"{upstream.name}: ",
+    )
+    store = RedisStore(connect(shared.redis_url.get_secret_value()), f"{shared.namespace}:{upstream.url}")
+    return SharedLedger(total, store, sharing, timing.clock)
