@@ -101,7 +101,7 @@ class Running:
 class Application:
     """The ASGI application. Mistakes of the settings that only show when files are read are raised at once
     (ModelSettingsError, CertificateError). `write_log` takes the lines of the request log; None: standard output. By
-    `timing` requests wait and are counted; None: the event loop's.
+    `timing` requests wait and are counted; None: the event loop's. It is one of `processes` that divide the machine.
     """
 
     def __init__(
@@ -109,8 +109,11 @@ class Application:
         settings: Settings,
         write_log: Callable[[bytes], None] | None = None,
         timing: Timing | None = None,
+        *,
+        processes: int = 1,
     ) -> None:
         self._settings = settings
+        self._processes = processes
         self._write_log = write_log
         self._timing = timing
         self._models = models_of(settings)
@@ -225,7 +228,7 @@ class Application:
         async with AsyncExitStack() as stack:
             timing = self._timing or Timing(time.monotonic, asyncio.get_running_loop().call_later)
             self._running = await _start(
-                self._settings, self._models, self._certificates, self._write_log, timing, stack
+                self._settings, self._models, self._certificates, self._write_log, timing, stack, self._processes
             )
             stack.callback(self._stopped)
             yield
@@ -254,13 +257,16 @@ async def _start(
     write_log: Callable[[bytes], None] | None,
     timing: Timing,
     stack: AsyncExitStack,
+    processes: int,
 ) -> Running:
-    budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
+    budgets = ByteBudgets.of(settings.budget, memory_limit_bytes() // processes)
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=timing.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=timing.call_later)
     metrics = _metrics(settings, models)
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
-    images, processes = _image_workers(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
+    images, decoders = _image_workers(
+        settings, decode_budget, budgets.cache_bytes - fetched_bytes, max(1, usable_cores() // processes)
+    )
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
     log, seats = RequestLog(write_log, is_on=settings.log.requests), Seats(settings.server.seats)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
@@ -294,7 +300,7 @@ async def _start(
         **keys.gauge_readers(),
         **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),
-        image_workers_lost_total=processes.lost,
+        image_workers_lost_total=decoders.lost,
         draining=lambda: float(drain.is_begun),
         shadow_mode=lambda: float(settings.is_shadow),
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
@@ -346,13 +352,13 @@ def _proxy(settings: Settings, parts: Parts, door: Door, budgets: ByteBudgets, k
 
 
 def _image_workers(
-    settings: Settings, decode_budget: ByteBudget, cache_bytes: int
+    settings: Settings, decode_budget: ByteBudget, cache_bytes: int, threads: int
 ) -> tuple[ImageWorkers, WorkerProcesses]:
     """With the processes that they decode in."""
     decode_seconds = settings.images.decode_seconds
     processes = WorkerProcesses(JobLimits(decode_seconds, _WALL_PER_CPU_SECOND * decode_seconds))
     images = ImageWorkers(
-        threads=usable_cores(),
+        threads=threads,
         isolation=processes,
         decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
         cache_bytes=cache_bytes,
