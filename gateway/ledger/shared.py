@@ -114,8 +114,14 @@ class SharedLedger(Holdings):
 
     async def _run(self, on_more: Callable[[], None], waiting: Callable[[], Waiting]) -> None:
         while True:
-            if await self.beat(waiting()):
-                on_more()
+            try:
+                if await self.beat(waiting()):
+                    on_more()
+            except Exception:  # noqa: BLE001 - the next line says why
+                # A share that nobody looks after would be used though it is others' by then.
+                _log.exception("%sthe call to the shared budget failed", self._sharing.log_prefix)
+                self._failed()
+                self._apply()
             await asyncio.sleep(self._sharing.interval_seconds)
 
     async def beat(self, waiting: Waiting) -> bool:
@@ -125,8 +131,7 @@ class SharedLedger(Holdings):
         try:
             answer = await self._store.beat(call)
         except StoreError as error:
-            self._failures += 1
-            self._share.look(self._clock())
+            self._failed()
             if self._share.is_cut_off and not was_cut_off:
                 self._tell("the shared budget cannot be reached; a fixed share is used meanwhile: %s", error)
         else:
@@ -135,6 +140,10 @@ class SharedLedger(Holdings):
             if was_cut_off and not self._share.is_cut_off:
                 self._tell("the budget is shared again%s", "")
         return self._apply()
+
+    def _failed(self) -> None:
+        self._failures += 1
+        self._share.look(self._clock())
 
     def _tell(self, text: str, detail: object) -> None:
         _log.warning("%s" + text, self._sharing.log_prefix, detail)

@@ -156,3 +156,77 @@ def test_a_port_that_is_taken_is_a_mistake_of_the_start(capsys):
         workers.listen("127.0.0.1", taken.getsockname()[1])
     assert "the next N ports are used too" in " ".join(capsys.readouterr().err.split())
     workers.listen("::1", 0).close()
+
+
+class Processes:
+    """What the system does, as a script: processes that are started, told, and end one after the other."""
+
+    def __init__(self, monkeypatch, *ends):
+        self.ends, self.told, self.handlers, self.now = list(ends), [], {}, 0.0
+        self.born = 100
+        monkeypatch.setattr(workers.os, "fork", self.fork)
+        monkeypatch.setattr(workers.os, "wait", self.wait)
+        monkeypatch.setattr(workers.os, "kill", lambda process_id, number: self.told.append((process_id, number)))
+        monkeypatch.setattr(workers.os, "setpgrp", lambda: None)
+        monkeypatch.setattr(workers.signal, "signal", self.handlers.__setitem__)
+        monkeypatch.setattr(workers.time, "monotonic", lambda: self.now)
+
+    def fork(self):
+        self.born += 1
+        return self.born
+
+    def wait(self):
+        """The next end: after how long, what came before it, whose, and its status."""
+        seconds, told, process_id, status = self.ends.pop(0)
+        self.now += seconds
+        if told is not None:
+            self.handlers[told](told, None)
+        return process_id, status
+
+
+def run(serve=None) -> int:
+    with pytest.raises(SystemExit) as ended:
+        workers.Workers(2, "127.0.0.1", ports_in_a_row(3), serve or (lambda _: None)).run()
+    return ended.value.code
+
+
+def test_who_dies_is_started_anew_and_all_are_told_to_end(monkeypatch):
+    processes = Processes(
+        monkeypatch,
+        (60, None, 101, signal.SIGKILL),
+        (60, signal.SIGHUP, 102, 256),
+        (9, signal.SIGTERM, 103, 0),
+        (0, None, 104, 0),
+    )
+    assert run() == 0
+    hangs_up, terminates = (processes.told[:2], processes.told[2:])
+    assert hangs_up == [(102, signal.SIGHUP), (103, signal.SIGHUP)]
+    assert terminates == [(103, signal.SIGTERM), (104, signal.SIGTERM)]
+
+
+def test_one_that_cannot_start_ends_all(monkeypatch):
+    processes = Processes(monkeypatch, (1, None, 101, 256), (1, None, 102, 0))
+    assert run() == 1
+    assert processes.told == [(102, signal.SIGTERM)]
+
+
+def test_one_that_is_made_while_all_end_is_told_too(monkeypatch):
+    processes = Processes(monkeypatch, (60, None, 102, 0), (0, None, 103, 0))
+
+    def fork_as_the_signal_comes() -> int:
+        if processes.born == 101:
+            processes.handlers[signal.SIGTERM](signal.SIGTERM, None)
+        return Processes.fork(processes)
+
+    monkeypatch.setattr(workers.os, "fork", fork_as_the_signal_comes)
+    processes.ends = [(0, None, 101, 0), (0, None, 102, 0)]
+    assert run() == 0
+    assert processes.told == [(101, signal.SIGTERM), (102, signal.SIGTERM)]
+
+
+def test_a_worker_serves_on_the_port_and_on_one_of_its_own(monkeypatch):
+    Processes(monkeypatch)
+    monkeypatch.setattr(workers.os, "fork", lambda: 0)
+    ports = []
+    assert run(lambda sockets: ports.extend(each.getsockname()[1] for each in sockets)) == 0
+    assert ports[1] == ports[0] + 1

@@ -194,6 +194,21 @@ class TestRunning:
         await ledger.stop()
         assert store.left == ["a"]
 
+    async def test_a_fault_of_its_own_does_not_leave_the_share_unwatched(self, clock, caplog):
+        ledger = SharedLedger(Capacity(100), BookStore(clock), Sharing("a", 0.0, 4), clock)
+
+        def broken() -> Waiting:
+            raise RuntimeError("a fault")
+
+        await ledger.start(lambda: None, broken)
+        async with asyncio.timeout(30):
+            while ledger.capacity[BLOCKS] != 25:
+                clock.advance(TICK_SECONDS)
+                await asyncio.sleep(0)
+        assert "a fault" in caplog.text
+        assert ledger.standing.is_cut_off
+        await ledger.stop()
+
     async def test_it_ends_without_a_store_too(self, clock, caplog):
         store = BookStore(clock, is_down=True)
         ledger = SharedLedger(Capacity(100), store, Sharing("a", 0.0), clock)
