@@ -57,6 +57,7 @@ from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
 from gateway.server.shadow_proxy import ShadowProxy
 from gateway.settings import Settings
+from gateway.sharing import share_quotas
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 from gateway.traces import start_tracing
@@ -309,6 +310,7 @@ async def _start(
     await images.start()
     await keys.load()
     await _begin(stack, (log.start, log.close), (keys.start, keys.close))
+    await share_quotas(settings, keys, timing, stack)
     for backend in backends:
         await _begin_backend(stack, backend)
     door = _door(settings, seats, body_budget, budgets, drain, keys.tenancy)

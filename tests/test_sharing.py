@@ -1,5 +1,7 @@
 """Which upstreams have a budget of their own, and what a gateway says that cannot reach the shared one."""
 
+from hashlib import sha256
+
 import pydantic
 import pytest
 
@@ -15,6 +17,7 @@ from tests.support.clock import FakeClock
 from tests.support.live_gateway import live_gateway, until
 from tests.support.model_server import answer_chat, model_server
 from tests.support.processes import free_port
+from tests.support.redis_server import running_redis
 
 URL = "redis://:hunter2@127.0.0.1:1/0"
 
@@ -75,3 +78,31 @@ async def test_a_gateway_without_its_redis_serves_and_says_so(caplog):
         assert "this gateway uses a fixed share, one of 2" in ready.json()["but"]
         assert gateway.metrics()["ledger_gateways"] == 2
     assert "cannot be reached" in caplog.text
+
+
+@pytest.mark.system("redis-server")
+async def test_a_tenants_minute_is_one_for_two_gateways(tmp_path):
+    tenants = [
+        {
+            "name": "team",
+            "key_sha256": [sha256(b"one-key-of-the-team").hexdigest()],
+            "quota": {"requests_per_minute": 4},
+        }
+    ]
+    bearer = {"authorization": "Bearer one-key-of-the-team"}
+    with running_redis(tmp_path) as redis:
+        shared = {"ledger": {"redis_url": redis.url, "gateways": 2}, "tenants": tenants}
+        async with (
+            model_server(answer_chat) as server,
+            live_gateway(server.base_url, **shared) as one,
+            live_gateway(server.base_url, **shared) as other,
+        ):
+            await one.until_up()
+            await other.until_up()
+            used = 'tenant_quota_used_ratio{quota="requests",tenant_class="team"}'
+            for _ in range(4):
+                assert (await one.chat(headers=bearer)).status_code == 200
+            await until(lambda: other.metrics().get(used, 0) > 0.76)  # where there is no room for another
+            refused = await other.chat(headers=bearer)
+            assert refused.status_code == 429
+            assert refused.headers["x-gateway-reason"] == "tenant_quota"

@@ -4,19 +4,25 @@ The extra `redis`; nothing of it is imported where no address is set.
 """
 
 import asyncio
+import secrets
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from gateway.domain.quota import Amounts
 from gateway.domain.shares import SHARED, Answer, Call
 from gateway.domain.shares_held import TTL_MS
 from gateway.ledger.shared import StoreError
+from gateway.ledger.shared_quotas import Sums
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 CALL_SECONDS = 0.5
 """A call that takes longer has failed. With the lease that is less than the time after which the share is others'."""
+_FORGOTTEN_SECONDS = 3_600
+_BEGINNING = "beginning"
 _COUNTED = 4  # numbers of the answer before its lists
 
 
@@ -64,6 +70,39 @@ class RedisStore:
         except (RedisError, OSError, TimeoutError) as error:
             raise StoreError(f"{type(error).__name__}: {error}") from error
         return list(answer)
+
+
+class RedisQuotaStore:
+    """What tenants took, in one hash: a field for each quantity of each tenant."""
+
+    def __init__(self, redis: "Redis", key: str) -> None:
+        self._redis = redis
+        self._key = key
+
+    async def add(self, taken: Mapping[str, Amounts]) -> Sums:
+        from redis.exceptions import RedisError  # noqa: PLC0415 - an extra
+
+        pipeline = self._redis.pipeline()
+        pipeline.hsetnx(self._key, _BEGINNING, secrets.token_hex(8))
+        for name, amounts in taken.items():
+            for field, amount in zip(Amounts._fields, amounts, strict=True):
+                pipeline.hincrby(self._key, f"{field}:{name}", amount)
+        pipeline.expire(self._key, _FORGOTTEN_SECONDS)
+        pipeline.hgetall(self._key)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                *_, fields = await pipeline.execute()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise StoreError(f"{type(error).__name__}: {error}") from error
+        beginning = fields.pop(_BEGINNING.encode()).decode()
+        totals: dict[str, dict[str, int]] = {}
+        for key, total in fields.items():
+            field, _, name = key.decode().partition(":")
+            totals.setdefault(name, {})[field] = int(total)
+        return Sums(beginning, {name: Amounts(**of_one) for name, of_one in totals.items()})
+
+    async def close(self) -> None:
+        await self._redis.aclose()
 
 
 def arguments_of(call: Call, ttl_ms: int) -> list[str | int]:
