@@ -185,8 +185,11 @@ class Processes:
 
 
 def run(serve=None) -> int:
+    several = workers.Workers(2, "127.0.0.1", ports_in_a_row(3), serve or (lambda _: None))
     with pytest.raises(SystemExit) as ended:
-        workers.Workers(2, "127.0.0.1", ports_in_a_row(3), serve or (lambda _: None)).run()
+        several.run()
+    for listener in (several._listener, *several._own):
+        listener.close()
     return ended.value.code
 
 
