@@ -29,7 +29,7 @@ CLIENTS_VENV := .venv-clients
 NODE := $(CLIENTS_VENV)/node
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah chromium curl prometheus
+SYSTEM_PACKAGES := buildah chromium curl prometheus redis-server redis-server
 
 .PHONY: help
 help: ## list the commands
@@ -123,7 +123,7 @@ LOCK := $(LOCK_TOOL)/bin/uv pip compile --quiet --generate-hashes --no-header --
 lock: $(LOCK_TOOL)/bin/uv ## solve pyproject.toml into requirements/*.txt, with hashes
 	$(LOCK) $(UPGRADE) pyproject.toml --extra demo --group dev -o requirements/dev.txt
 	$(LOCK) $(UPGRADE) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
-	$(LOCK) $(UPGRADE) pyproject.toml --extra exact-text -c requirements/dev.txt -o requirements/exact-text.txt
+	$(LOCK) $(UPGRADE) pyproject.toml --extra exact-text --extra redis -c requirements/dev.txt -o requirements/exact-text.txt
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(LOCK) $(UPGRADE) - -c requirements/dev.txt -o requirements/build.txt
 	$(LOCK) $(UPGRADE) --group pyproject.toml:clients -o requirements/clients.txt
@@ -136,7 +136,7 @@ docs: $(VENV)/.installed ## write docs/reference anew from the code
 dist: $(VENV)/.installed ## build the source distribution and the wheel into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
 
-# What the container image has: the runtime requirements and those of exact-text, installed by themselves.
+# What the container image has: the runtime requirements and those of exact-text and redis, installed by themselves.
 .PHONY: sbom
 sbom: $(SBOM_TOOL)/bin/cyclonedx-py $(SHIPPED)/.installed ## list what the container image installs, as CycloneDX, in dist/
 	mkdir -p dist

@@ -23,11 +23,11 @@ from gateway.fetching import start_fetching
 from gateway.gpus import watch_gpus
 from gateway.key_reload import KeysInUse
 from gateway.ledger.byte_budget import ByteBudget, Seats
-from gateway.ledger.host_memory import memory_limit_bytes
+from gateway.ledger.host_memory import memory_limit_bytes, usable_cores
 from gateway.ledger.timing import Timing
 from gateway.model_files import places_of
 from gateway.models.served import ServedModel
-from gateway.pipeline.backend import Backend, troubles_of
+from gateway.pipeline.backend import Backend, remarks_of, troubles_of
 from gateway.pipeline.exchange import Parts
 from gateway.pipeline.gauges import gauge_readers
 from gateway.pipeline.status import StatusReader
@@ -49,6 +49,7 @@ from gateway.server.proxy import Door, Proxy, Scope
 from gateway.server.receive import Receive
 from gateway.server.shadow_proxy import ShadowProxy
 from gateway.settings import Settings
+from gateway.sharing import share_quotas
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
 from gateway.traces import start_tracing
@@ -78,7 +79,7 @@ class Running:
 class Application:
     """The ASGI application. Mistakes of the settings that only show when files are read are raised at once
     (ModelSettingsError, CertificateError). `write_log` takes the lines of the request log; None: standard output. By
-    `timing` requests wait and are counted; None: the event loop's.
+    `timing` requests wait and are counted; None: the event loop's. It is one of `processes` that divide the machine.
     """
 
     def __init__(
@@ -86,8 +87,11 @@ class Application:
         settings: Settings,
         write_log: Callable[[bytes], None] | None = None,
         timing: Timing | None = None,
+        *,
+        processes: int = 1,
     ) -> None:
         self._settings = settings
+        self._processes = processes
         self._write_log = write_log
         self._timing = timing
         self._models = models_of(settings)
@@ -183,6 +187,10 @@ class Application:
         """A sentence about each model server that is not up."""
         return [] if self._running is None else troubles_of(self._running.backends)
 
+    def remarks(self) -> list[str]:
+        """What is amiss, though requests are served."""
+        return [] if self._running is None else self.troubles() + remarks_of(self._running.backends)
+
     def metrics_page(self, accept: str) -> tuple[bytes, str]:
         assert self._running is not None, "the server starts the application before it serves"
         return self._running.metrics.render(accept)
@@ -198,7 +206,7 @@ class Application:
         async with AsyncExitStack() as stack:
             timing = self._timing or Timing(time.monotonic, asyncio.get_running_loop().call_later)
             self._running = await _start(
-                self._settings, self._models, self._certificates, self._write_log, timing, stack
+                self._settings, self._models, self._certificates, self._write_log, timing, stack, self._processes
             )
             stack.callback(self._stopped)
             yield
@@ -227,13 +235,16 @@ async def _start(
     write_log: Callable[[bytes], None] | None,
     timing: Timing,
     stack: AsyncExitStack,
+    processes: int,
 ) -> Running:
-    budgets = ByteBudgets.of(settings.budget, memory_limit_bytes())
+    budgets = ByteBudgets.of(settings.budget, memory_limit_bytes() // processes)
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=timing.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=timing.call_later)
     metrics = metrics_of(settings, models)
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
-    images, processes = image_workers_of(settings, decode_budget, budgets.cache_bytes - fetched_bytes)
+    images, decoders = image_workers_of(
+        settings, decode_budget, budgets.cache_bytes - fetched_bytes, max(1, usable_cores() // processes)
+    )
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
     log, seats = RequestLog(write_log, is_on=settings.log.requests), Seats(settings.server.seats)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
@@ -267,12 +278,12 @@ async def _start(
         **keys.gauge_readers(),
         **await watch_gpus(settings, stack),
         image_fetches_total=lambda: asdict(fetches()),
-        image_workers_lost_total=processes.lost,
+        image_workers_lost_total=decoders.lost,
         draining=lambda: float(drain.is_begun),
         shadow_mode=lambda: float(settings.is_shadow),
         streams_kept_alive_total=lambda: 0 if keep_alive is None else keep_alive.begun,
     )
-    await _begin_all(stack, parts, keys)
+    await _begin_all(stack, settings, parts, keys, timing)
     door = _door(settings, seats, body_budget, budgets, drain, keys.tenancy)
     proxy = _proxy(settings, parts, door, budgets, keep_alive)
     refusals = ConnectionRefusals(metrics, log, parts.refusals, timing.clock)
@@ -302,11 +313,14 @@ def _proxy(settings: Settings, parts: Parts, door: Door, budgets: ByteBudgets, k
     return Proxy(parts, door, keep_alive)
 
 
-async def _begin_all(stack: AsyncExitStack, parts: Parts, keys: KeysInUse) -> None:
+async def _begin_all(
+    stack: AsyncExitStack, settings: Settings, parts: Parts, keys: KeysInUse, timing: Timing
+) -> None:
     stack.push_async_callback(parts.images.close)
     await parts.images.start()
     await keys.load()
     await _begin(stack, (parts.log.start, parts.log.close), (keys.start, keys.close))
+    await share_quotas(settings, keys, timing, stack)
     for backend in parts.backends:
         await _begin_backend(stack, backend)
 

@@ -11,7 +11,6 @@ from gateway.domain.learning import PreprocessRate
 from gateway.domain.quantities import Capacity
 from gateway.domain.queue import QueuePolicy
 from gateway.ledger.gate import Gate
-from gateway.ledger.local import LocalLedger
 from gateway.ledger.timing import Timing
 from gateway.models.places import Places
 from gateway.models.served import ModelTable, ServedModel
@@ -35,6 +34,7 @@ from gateway.policies import (
     upstreams_of,
 )
 from gateway.settings import Settings
+from gateway.sharing import ledger_of
 from gateway.telemetry.declarations import ONLY_UPSTREAM
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import UpstreamClient, UpstreamTimeouts
@@ -146,9 +146,9 @@ def _client(settings: Settings, upstream: UpstreamPolicy, tls: UpstreamTls | Non
 
 
 def _gate(settings: Settings, upstream: UpstreamPolicy, queue: QueuePolicy, timing: Timing) -> Gate:
-    budget = settings.budget
+    total = Capacity(upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, settings.budget.encoder_tokens)
     return Gate(
-        LocalLedger(Capacity(upstream.kv_blocks, upstream.sequences or _FREE_SEQUENCES, budget.encoder_tokens)),
+        ledger_of(settings, upstream, total, timing),
         queue,
         clock=timing.clock,
         call_later=timing.call_later,

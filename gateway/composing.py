@@ -11,7 +11,6 @@ from gateway.imaging.processes import JobLimits, WorkerProcesses
 from gateway.imaging.render import ENCODER_ID
 from gateway.imaging.workers import ImageWorkers
 from gateway.ledger.byte_budget import ByteBudget
-from gateway.ledger.host_memory import usable_cores
 from gateway.ledger.timing import Timing
 from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend
@@ -51,13 +50,13 @@ def metrics_of(settings: Settings, models: list[ServedModel]) -> Metrics:
 
 
 def image_workers_of(
-    settings: Settings, decode_budget: ByteBudget, cache_bytes: int
+    settings: Settings, decode_budget: ByteBudget, cache_bytes: int, threads: int
 ) -> tuple[ImageWorkers, WorkerProcesses]:
     """With the processes that they decode in."""
     decode_seconds = settings.images.decode_seconds
     processes = WorkerProcesses(JobLimits(decode_seconds, _WALL_PER_CPU_SECOND * decode_seconds))
     images = ImageWorkers(
-        threads=usable_cores(),
+        threads=threads,
         isolation=processes,
         decode_budget=DecodeBudget(decode_budget, settings.queue.wait_seconds),
         cache_bytes=cache_bytes,

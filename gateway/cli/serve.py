@@ -1,4 +1,4 @@
-"""`vlm-gateway serve`: the gateway itself, one process."""
+"""`vlm-gateway serve`: the gateway itself, one process or several on one port."""
 
 import asyncio
 import gc
@@ -28,6 +28,7 @@ from gateway.cli.options import (
     refuse_bad_keys,
     upstream_flags,
 )
+from gateway.cli.workers import Workers, settings_of_many
 from gateway.imaging.heap import keep_freed_memory
 from gateway.models.configure import ModelSettingsError
 from gateway.server.http_protocol import GatewayProtocol
@@ -52,6 +53,15 @@ def serve(
             help="shadow: send everything on as it comes and only tell what would be decided. Default: enforce.",
         ),
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Processes on the port, which share the budget through ledger.redis_url. Each has its metrics on one "
+            "of the next ports.",
+        ),
+    ] = 1,
     config: ConfigFile = None,
     assignments: Assignments = None,
 ) -> None:
@@ -70,8 +80,10 @@ def serve(
     flags = upstream_flags(upstream) | own
     settings = read_settings(config, assignments, flags).settings
     logging.config.dictConfig(logging_config(settings.log.level, settings.log.format, secrets_of(settings)))
+    if workers > 1:
+        settings = settings_of_many(settings, workers)
     try:
-        application = Application(settings)
+        application = Application(settings, processes=workers)
     except ModelSettingsError as error:
         fail(f"The models cannot be read:\n{error}")
     except CertificateError as error:
@@ -90,7 +102,10 @@ def serve(
     # Requests leave no cycles behind: looking for some after every 700 objects costs a twentieth of the CPU (measured).
     gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION)
     keep_freed_memory()
-    _Server(application, settings, listening.host).run()
+    server = _Server(application, settings, listening.host)
+    if workers > 1:
+        Workers(workers, listening.host, settings.server.port, server.run_below).run()
+    server.run()
 
 
 _FILES_PER_SEAT = 2  # a connection on each side
@@ -144,6 +159,12 @@ class _Server(uvicorn.Server):
         )
         self._application = application
         self._was_interrupted = False
+        self._parent: int | None = None
+
+    def run_below(self, sockets: list[socket.socket]) -> None:
+        """As one of several processes, which ends when the one that started it is gone."""
+        self._parent = os.getppid()
+        self.run(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         is_again = self._was_interrupted and sig == signal.SIGINT
@@ -160,5 +181,8 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def on_tick(self, counter: int) -> bool:
+        if self._parent is not None and os.getppid() != self._parent:
+            self._parent = None
+            self.handle_exit(signal.SIGTERM, None)
         self.should_exit |= self._application.is_over
         return await super().on_tick(counter)

@@ -20,6 +20,7 @@ from gateway.domain.pressure import Pressure, Unmet, pressure_on_images, pressur
 from gateway.domain.promise import NO_PROMISE, DrainRate, Promises, RetryAdvice, departures_to_count_on
 from gateway.domain.quantities import Amounts, Resource
 from gateway.domain.queue import QueuePolicy, WaitQueue
+from gateway.domain.shares_held import Waiting
 from gateway.domain.text_room import TextRoom
 from gateway.domain.ticket import NO_ROOM, Newcomer, Ticket
 
@@ -306,6 +307,9 @@ class Admission:
         if amounts.kv_blocks:
             self._fit.forget_look()
 
+    def waiting(self) -> Waiting:
+        return self._queue.waiting()
+
     def statistics(self, now: float) -> AdmissionStatistics:
         return AdmissionStatistics(
             queue_depth=len(self._queue),
@@ -322,7 +326,7 @@ class Admission:
 
     def pressure_of_who_is_here(self, *, on_images: bool) -> Pressure:
         """The same but for those that were refused: the use that the engine is in."""
-        holdings, queue = self._budget.statistics(), self._queue
+        holdings, queue = self._budget.whole(), self._queue
         if on_images:
             return pressure_on_images(holdings, queue.wanted_by_texts, queue.wanted_by_images)
         return pressure_on_texts(holdings, queue.wanted_by_texts)

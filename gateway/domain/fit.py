@@ -44,6 +44,10 @@ class Budget(Protocol):
 
     def statistics(self) -> HoldingsStatistics: ...
 
+    def whole(self) -> HoldingsStatistics:
+        """With what other gateways hold and want of the same engine."""
+        ...
+
 
 class Fit:
     """One engine's. `running` tells of the answers that are under way; what else is held is held for ever.

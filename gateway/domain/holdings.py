@@ -109,3 +109,7 @@ class Holdings:
 
     def statistics(self) -> HoldingsStatistics:
         return HoldingsStatistics(capacity=self.capacity, held=tuple(self._held))
+
+    def whole(self) -> HoldingsStatistics:
+        """Of all who hold something there; here these are all."""
+        return self.statistics()

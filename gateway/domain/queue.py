@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gateway.domain.order import Line
 from gateway.domain.outcome import Reason
 from gateway.domain.quantities import Amounts
+from gateway.domain.shares_held import Waiting
 from gateway.domain.ticket import SMALL_BODY_BYTES, Newcomer, Ticket
 
 
@@ -90,6 +91,12 @@ class WaitQueue:
     @property
     def wanted_by_images(self) -> Amounts:
         return self._wanted[True]
+
+    def waiting(self) -> Waiting:
+        """For those who divide the budget among gateways."""
+        first = next(self.in_turn(), None)
+        wants = self.wanted_by_texts.plus(self.wanted_by_images)
+        return Waiting(wants, None if first is None else first.amounts, first, len(self))
 
     @property
     def next_deadline(self) -> float | None:

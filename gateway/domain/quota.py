@@ -76,7 +76,7 @@ class Level(NamedTuple):
 class _Bucket:
     """One quantity: what was spent and leaks, and what is held and does not."""
 
-    __slots__ = ("_at", "_held", "_per_second", "_spent", "index", "limit", "quantity")
+    __slots__ = ("_at", "_held", "_per_second", "_spent", "index", "limit", "quantity", "taken")
 
     def __init__(self, quantity: Quantity, limit: int) -> None:
         self.quantity = quantity
@@ -86,6 +86,7 @@ class _Bucket:
         self._spent = 0.0
         self._held = 0
         self._at = 0.0
+        self.taken = 0
 
     def used(self, now: float) -> float:
         return self._leaked(now) + self._held
@@ -104,13 +105,19 @@ class _Bucket:
 
     def hold(self, amount: int) -> None:
         self._held += amount
+        self.taken += amount
 
     def spend(self, now: float, amount: int) -> None:
-        self._spent = self._leaked(now) + amount
+        self.taken += amount
+        self.take_for_others(now, amount)
+
+    def take_for_others(self, now: float, amount: int) -> None:
+        self._spent = max(0.0, self._leaked(now) + amount)
         self._at = max(now, self._at)
 
     def give_back(self, now: float, amount: int, spent_at: float) -> None:
         """Of what was spent then: less what may have leaked since, for that others have had."""
+        self.taken -= amount
         self._spent = max(0.0, self._leaked(now) - max(0.0, amount - self._per_second * (now - spent_at)))
         self._at = max(now, self._at)
 
@@ -171,6 +178,17 @@ class Quota:
                 bucket.spend(now, more)
             elif more < 0:
                 bucket.give_back(now, -more, spent_at)
+
+    @property
+    def taken(self) -> Amounts:
+        """All that was taken here since the start, less what was given back."""
+        amounts = dict.fromkeys(range(len(Amounts._fields)), 0) | {each.index: each.taken for each in self._buckets}
+        return Amounts(*amounts.values())
+
+    def take_for_others(self, now: float, amounts: Amounts) -> None:
+        """So much was taken at other gateways since the last time, or given back."""
+        for bucket in self._buckets:
+            bucket.take_for_others(now, amounts[bucket.index])
 
     def levels(self, now: float) -> list[Level]:
         """Of each quantity by the minute that has a limit."""

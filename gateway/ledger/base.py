@@ -6,10 +6,24 @@ a network.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.quantities import Amounts, Resource
+from gateway.domain.shares_held import Waiting
+
+
+class SharedStanding(NamedTuple):
+    """What a gateway knows of the others before the same engine: what they hold, how many of their requests wait, how
+    many gateways there are with this one; and how often the store has failed, and whether a fixed share is used for
+    that.
+    """
+
+    others_hold: Amounts
+    others_depth: int
+    gateways: int
+    failures: int
+    is_cut_off: bool
 
 
 class Ledger(Protocol):
@@ -44,8 +58,10 @@ class Ledger(Protocol):
         """What the engine has in all (not this process's share); None: not enforced."""
         ...
 
-    async def start(self, on_more: Callable[[], None]) -> None:
-        """Begin whatever runs in the background. `on_more` is called when the share grew, so waiters may fit now."""
+    async def start(self, on_more: Callable[[], None], waiting: Callable[[], Waiting]) -> None:
+        """Begin whatever runs in the background. `on_more` is called when the share grew, so waiters may fit now;
+        `waiting` tells who waits here.
+        """
         ...
 
     async def stop(self) -> None:
@@ -54,4 +70,13 @@ class Ledger(Protocol):
 
     def statistics(self) -> HoldingsStatistics:
         """Share and holdings of this process."""
+        ...
+
+    def whole(self) -> HoldingsStatistics:
+        """What the engine has in all, and what all gateways hold of it; of the others, with what waits there."""
+        ...
+
+    @property
+    def standing(self) -> SharedStanding | None:
+        """None: this gateway is alone before its engine."""
         ...

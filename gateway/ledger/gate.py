@@ -21,7 +21,7 @@ from gateway.domain.quantities import TO_FIRST_TOKEN, Amounts, Resource, begun_b
 from gateway.domain.queue import QueuePolicy
 from gateway.domain.ticket import Newcomer, Ticket
 from gateway.domain.unfolding import BlocksAhead, Unfolding
-from gateway.ledger.base import Ledger
+from gateway.ledger.base import Ledger, SharedStanding
 from gateway.ledger.lease import Lease
 from gateway.ledger.timing import CallLater, Timer
 
@@ -77,7 +77,7 @@ class Gate:
     ) -> None:
         self._ledger = ledger
         self._forecast = forecast or Forecast()
-        self._sequences = ledger.capacity[Resource.SEQUENCES]
+        self._sequences = ledger.whole().capacity[Resource.SEQUENCES]
         self._open: set[Lease] = set()
         self._fit = Fit(ledger, self._unfolding)
         self._admission = Admission(ledger, policy, jitter, self._forecast, self._fit)
@@ -93,7 +93,7 @@ class Gate:
         self._follow_pace()
 
     async def start(self) -> None:
-        await self._ledger.start(self.wake)
+        await self._ledger.start(self.wake, self._admission.waiting)
 
     async def stop(self) -> None:
         """Ends the background work of the ledger and the deadline timer; leases are closed by their owners."""
@@ -132,6 +132,15 @@ class Gate:
     def capacity(self) -> tuple[int | None, ...]:
         """What may be held just now, by Resource; None: not enforced."""
         return self._ledger.capacity
+
+    def whole(self) -> HoldingsStatistics:
+        """What the engine has in all, whoever has it, and with what other gateways hold and want of it."""
+        return self._ledger.whole()
+
+    @property
+    def standing(self) -> SharedStanding | None:
+        """None: no other gateway shares the budget."""
+        return self._ledger.standing
 
     def pressure(self, *, on_images: bool) -> Pressure:
         """On the engine, as a request meets it that comes now, with images or without."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from gateway.domain.holdings import Holdings
+from gateway.domain.shares_held import Waiting
 
 
 class LocalLedger(Holdings):
@@ -10,7 +11,9 @@ class LocalLedger(Holdings):
 
     __slots__ = ()
 
-    async def start(self, on_more: Callable[[], None]) -> None:
+    standing = None
+
+    async def start(self, on_more: Callable[[], None], waiting: Callable[[], Waiting]) -> None:
         """Nothing to borrow: more comes free only by what this process itself gives back."""
 
     async def stop(self) -> None:

@@ -50,6 +50,17 @@ def troubles_of(backends: Sequence[Backend]) -> list[str]:
     return [_trouble(backend, is_alone=is_alone) for backend in backends if not backend.poller.state.is_up]
 
 
+def remarks_of(backends: Sequence[Backend]) -> list[str]:
+    """A sentence about each that is served though something is amiss."""
+    standings = [(backend.name, backend.gate.standing) for backend in backends]
+    return [
+        f"the shared budget of {name} cannot be reached in Redis: this gateway uses a fixed share, "
+        f"one of {standing.gateways}"
+        for name, standing in standings
+        if standing is not None and standing.is_cut_off
+    ]
+
+
 def _trouble(backend: Backend, *, is_alone: bool) -> str:
     state = backend.poller.state
     which = "the model server" if is_alone else f"the model server {backend.name}"

@@ -90,7 +90,8 @@ class EngineFollower:
         if not was_paused:
             _log.warning("%sthe upstream turns requests away: nothing is sent for %.1f s", self.log_prefix, until - now)
         if retry_after_seconds is None and self.sequences is None:
-            kept = self.gate.statistics().holdings.held[Resource.SEQUENCES] - sequences + self.live.foreign_requests
+            held = self.gate.statistics().holdings.held[Resource.SEQUENCES] + self._of_others().sequences
+            kept = held - sequences + self.live.foreign_requests
             self.ceiling.turned_away(max(kept, self._running))
             self._set_capacities()
 
@@ -110,27 +111,35 @@ class EngineFollower:
         else:
             self.live.look(self._look(report))
         if self.sequences is None:
-            depth = self.gate.statistics().admission.queue_depth
+            standing = self.gate.standing
+            depth = self.gate.statistics().admission.queue_depth + (standing.others_depth if standing else 0)
             running, waiting = report.running or 0, report.waiting or 0
             self.ceiling.observe(running, waiting, depth, report.rejections, kv_usage=report.kv_usage)
 
     def _look(self, report: EngineReport) -> Look:
-        holdings = self.gate.holdings()
-        held, capacity = holdings.held, holdings.capacity
+        """What the other gateways of the budget hold is ours too: no load of others, and part of what fills it."""
+        holdings, others = self.gate.holdings(), self._of_others()
+        held, capacity = holdings.held, self.gate.whole().capacity
         limiting = Resource.SEQUENCES if capacity[Resource.KV_BLOCKS] is None else Resource.KV_BLOCKS
+        needed_blocks = holdings.needed_blocks + others.kv_blocks
         look = Look(
             running=report.running or 0,
             waiting=report.waiting or 0,
-            fill=(holdings.needed_blocks if limiting is Resource.KV_BLOCKS else held[limiting])
+            fill=(needed_blocks if limiting is Resource.KV_BLOCKS else held[limiting] + others.sequences)
             / max(1, capacity[limiting] or 0),
-            held_sequences=held[Resource.SEQUENCES],
+            held_sequences=held[Resource.SEQUENCES] + others.sequences,
             preemptions=report.preemptions,
             kv_usage=report.kv_usage,
             used_blocks=int((report.kv_usage or 0.0) * self._pool_blocks),
-            held_blocks=holdings.needed_blocks,
+            held_blocks=needed_blocks,
         )
         unadmitted = self.gate.unadmitted
         return look if unadmitted == _NOTHING else look.beside(unadmitted.sequences, unadmitted.kv_blocks)
+
+    def _of_others(self) -> Amounts:
+        """What the other gateways hold that share the budget."""
+        standing = self.gate.standing
+        return _NOTHING if standing is None else standing.others_hold
 
     def _set_capacities(self) -> None:
         engine, most_sequences = self.models.engine, self.sequences or self.ceiling.sequences
@@ -149,10 +158,15 @@ class EngineFollower:
 
     def _set_growth_room(self, pool_blocks: int, *, is_whole: bool) -> None:
         """None before several engines, for nobody knows which of the answers run together, and where several tokens
-        come at once (speculative decoding), for then they do not grow alike.
+        come at once (speculative decoding), for then they do not grow alike; nor beside other gateways, of whose
+        answers nothing is known here.
         """
         room = growth_room_blocks(pool_blocks) if is_whole else 0
-        is_even = self._engines <= 1 and self.models.most_tokens_per_event < _EVEN_TOKENS_PER_EVENT
+        is_even = (
+            self.gate.standing is None
+            and self._engines <= 1
+            and self.models.most_tokens_per_event < _EVEN_TOKENS_PER_EVENT
+        )
         self.gate.set_growth_room(room if is_even else None)
 
     def _tell(self, *, is_up: bool) -> None:

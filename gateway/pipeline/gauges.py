@@ -8,6 +8,7 @@ from gateway.domain.holdings import HoldingsStatistics
 from gateway.domain.pressure import Pressure, Rung
 from gateway.domain.quantities import Resource
 from gateway.domain.tenancy import Tenant
+from gateway.ledger.base import SharedStanding
 from gateway.ledger.byte_budget import ByteBudget, Seats
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Parts
@@ -65,6 +66,9 @@ def gauge_readers(
         "pressure_ratio": lambda: _pressures(backends, lambda pressure: pressure.ratio),
         "pressure_unmet_ratio": lambda: _pressures(backends, lambda pressure: pressure.unmet),
         "pressure_rung_in_force": lambda: _rungs_in_force(parts),
+        "ledger_gateways": lambda: _standings(backends, lambda standing: standing.gateways),
+        "ledger_cut_off": lambda: _standings(backends, lambda standing: standing.is_cut_off),
+        "ledger_failures_total": lambda: _standings(backends, lambda standing: standing.failures),
         "log_lines_dropped_total": lambda: parts.log.statistics().dropped,
     }
 
@@ -127,6 +131,12 @@ def _disagreeing(backends: Sequence[Backend]) -> Cells:
         for backend in backends
         for model, result in backend.calibrator.results.items()
     }
+
+
+def _standings(backends: Sequence[Backend], read: Callable[[SharedStanding], float]) -> dict[str, float]:
+    """Of the upstreams whose budget is shared."""
+    standings = {backend.name: backend.gate.standing for backend in backends}
+    return {name: float(read(standing)) for name, standing in standings.items() if standing is not None}
 
 
 def _unknown_models(backend: Backend) -> int:

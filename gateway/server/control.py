@@ -35,8 +35,8 @@ class Control(Protocol):
         """None when requests can be served; else the reason in a sentence."""
         ...
 
-    def troubles(self) -> list[str]:
-        """A sentence about each model server that is not up."""
+    def remarks(self) -> list[str]:
+        """A sentence about each thing that is amiss, though requests may be served."""
         ...
 
     def drain(self) -> None: ...
@@ -71,7 +71,7 @@ def create_control_app(control: Control, page_access: PageAccess, *, has_drain_r
 
     @app.get("/readyz", responses=_NOT_NOW)
     async def readyz(response: Response) -> dict[str, str]:
-        return _verdict(response, control.why_not_ready(), control.troubles())
+        return _verdict(response, control.why_not_ready(), control.remarks())
 
     app.add_api_route("/health", readyz, include_in_schema=False)
 

@@ -14,6 +14,7 @@ from gateway.settings.hand_on import HandOnSettings
 from gateway.settings.hub import HubSettings
 from gateway.settings.isolation import IsolationSettings
 from gateway.settings.keys import KeySettings, TenantsFromSettings
+from gateway.settings.ledger import LedgerSettings
 from gateway.settings.media import AudioSettings, VideoSettings
 from gateway.settings.models import Models
 from gateway.settings.pressure import Pressure, PressureSettings
@@ -61,6 +62,7 @@ class Settings(Section):
     resize: ResizeSettings = ResizeSettings()
     history: HistorySettings = HistorySettings()
     budget: BudgetSettings = BudgetSettings()
+    ledger: LedgerSettings = LedgerSettings()
     queue: QueueSettings = QueueSettings()
     pressure: Pressure = PressureSettings()
     slo: Slo = SloSettings()

@@ -298,6 +298,21 @@ OBSERVED = (
         (UPSTREAM,),
     ),
     Declaration(
+        "ledger_gateways",
+        "gauge",
+        "Gateways that share the upstream's budget, with this one; only where `ledger.redis_url` is set.",
+        (UPSTREAM,),
+    ),
+    Declaration(
+        "ledger_cut_off",
+        "gauge",
+        "1 while Redis is silent for so long that the gateway uses a fixed share of the budget.",
+        (UPSTREAM,),
+    ),
+    Declaration(
+        "ledger_failures_total", "counter", "Calls to the shared budget that Redis did not answer.", (UPSTREAM,)
+    ),
+    Declaration(
         "pressure_ratio",
         "gauge",
         "What is held and waited for, as a multiple of all there is: of the resource that is short of most.",

@@ -73,6 +73,24 @@ _WORK = Row(
             "gateway_upstream_foreign_kv_blocks",
             runbook="VlmGatewayPreemptions",
         ),
+        _gauge(
+            "Gateways of one budget",
+            "That share what the server can take, where ledger.redis_url is set.",
+            "gateway_ledger_gateways",
+        ),
+        _gauge(
+            "Cut off from the shared budget",
+            "1: Redis is silent, and the gateway uses a fixed share.",
+            "gateway_ledger_cut_off",
+        ),
+        graph(
+            "Calls without an answer",
+            "To the shared budget in Redis.",
+            Query(
+                promql.only_if_any(promql.rate(f"gateway_ledger_failures_total{of('upstream')}", "upstream")), _LEGEND
+            ),
+            unit="short",
+        ),
         graph(
             "Pause",
             "Nothing is sent for so long, because the server turned requests away (429 or 503).",

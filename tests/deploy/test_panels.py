@@ -34,6 +34,9 @@ NO_DATA = {
     ("estimates", "Calibration, by state", 0): "servers that are watched this closely are asked nothing beside",
     ("estimates", "Pictures that cost another number of tokens", 0): "likewise",
     ("estimates", "Tokens of images: predicted divided by reported", 0): "no server here tells them apart",
+    ("upstream", "Gateways of one budget", 0): "no gateway here shares one",
+    ("upstream", "Cut off from the shared budget", 0): "likewise",
+    ("upstream", "Calls without an answer", 0): "likewise",
 }
 """Queries that show nothing, or nothing but zero, on this day, and why."""
 

@@ -341,7 +341,8 @@ class SharedLedger(LocalLedger):
 
     __slots__ = ("is_stopped", "on_more")
 
-    async def start(self, on_more):
+    async def start(self, on_more, waiting):
+        assert waiting().depth == 0
         self.on_more = on_more
 
     async def stop(self):

@@ -9,6 +9,7 @@ import pytest
 from gateway.domain.learning import LearnedLimit
 from gateway.domain.quantities import Amounts, Capacity, Resource
 from gateway.domain.queue import QueuePolicy
+from gateway.ledger.base import SharedStanding
 from gateway.ledger.gate import Gate
 from gateway.ledger.local import LocalLedger
 from gateway.models.configure import configured_model
@@ -284,3 +285,31 @@ async def test_what_is_sent_in_shadow_without_a_place_takes_nothing_from_the_bud
     for _ in range(4):
         looks.see(EngineReport(running=100, waiting=0))
     assert looks.follower.live.foreign_requests == 100
+
+
+class TestManyGateways:
+    @pytest.fixture
+    def others(self, looks, monkeypatch):
+        """Four of their requests with 40 blocks are at the engine, and three wait."""
+        standing = SharedStanding(Amounts(40, 4), 3, gateways=2, failures=0, is_cut_off=False)
+        monkeypatch.setattr(Gate, "standing", standing)
+
+    def test_what_other_gateways_hold_is_no_load_of_strangers(self, looks, others):
+        report = EngineReport(num_gpu_blocks=101, block_size=16, running=4, waiting=0, kv_usage=0.4)
+        for _ in range(4):
+            looks.see(report)
+        assert (looks.follower.live.foreign_requests, looks.follower.live.foreign_blocks) == (0, 0)
+
+    def test_their_waiting_requests_are_a_reason_to_let_more_run(self, looks, others):
+        for _ in range(2):
+            looks.see(EngineReport(running=128, waiting=0))
+        assert looks.follower.ceiling.sequences == 160
+
+    def test_what_a_refusal_left_running_is_also_theirs(self, looks, others):
+        looks.gate._ledger.grow(Amounts(sequences=6))
+        looks.follower.pushed_back(None, 1)
+        assert looks.follower.ceiling.sequences == 9
+
+    def test_the_room_for_growth_is_nobodys_alone(self, looks, others):
+        looks.see(EngineReport(num_gpu_blocks=101, block_size=16, running=0, waiting=0, engines=1))
+        assert looks.gate._fit.growth_room_blocks is None

@@ -21,7 +21,7 @@ class Told:
     def why_not_ready(self):
         return self._why_not
 
-    def troubles(self):
+    def remarks(self):
         return self._troubles
 
     def metrics_page(self, accept):
