@@ -1,5 +1,6 @@
 """What the gauges of /metrics show, read from their owners at scrape time."""
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -20,8 +21,8 @@ Reading = float | Mapping[str, float] | Cells
 def gauge_readers(
     parts: Parts, seats: Seats, bodies: ByteBudget, decodes: ByteBudget
 ) -> dict[str, Callable[[], Reading]]:
-    """By the declared name of the metric."""
-    backends = parts.backends
+    """By the declared name of the metric. To be called inside the event loop."""
+    backends, loop = parts.backends, asyncio.get_running_loop()
 
     def of_each(read: Callable[[Backend], float]) -> Callable[[], Reading]:
         return lambda: {backend.name: float(read(backend)) for backend in backends}
@@ -65,6 +66,7 @@ def gauge_readers(
         "pressure_ratio": lambda: _pressures(backends, lambda pressure: pressure.ratio),
         "pressure_unmet_ratio": lambda: _pressures(backends, lambda pressure: pressure.unmet),
         "pressure_rung_in_force": lambda: _rungs_in_force(parts),
+        "event_loop_tasks": lambda: float(len(asyncio.all_tasks(loop))),
         "log_lines_dropped_total": lambda: parts.log.statistics().dropped,
     }
 

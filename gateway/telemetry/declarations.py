@@ -377,6 +377,11 @@ OBSERVED = (
         "gauge",
         "1 once it was told to drain or to end, until that is called off; its process may go on.",
     ),
+    Declaration(
+        "event_loop_tasks",
+        "gauge",
+        "Tasks of the event loop: some for each request inside and a few dozen for ever; what grows at rest is a leak.",
+    ),
     Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),
 )

@@ -14,20 +14,29 @@ _PIECE_BYTES = 65_536
 
 @dataclass
 class FaultProxy:
-    """While `is_silent` it reads nothing and passes nothing on. Each piece is `late_seconds` late, and of `lost_share`
-    of them the sender learns only after `again_seconds`, as TCP sends again what was lost.
+    """After `be_silent` it reads nothing and passes nothing on until `speak`. Each piece is `late_seconds` late; a
+    `lost_share` of them comes `again_seconds` later still, as TCP sends again what was lost.
     """
 
     host: str
     port: int
     base_url: str = ""
-    is_silent: bool = False
     late_seconds: float = 0.0
     lost_share: float = 0.0
     again_seconds: float = 0.2
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     lost: int = 0
+    _may_speak: asyncio.Event = field(default_factory=asyncio.Event)
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.speak()
+
+    def be_silent(self) -> None:
+        self._may_speak.clear()
+
+    def speak(self) -> None:
+        self._may_speak.set()
 
     def cut(self) -> None:
         """All connections, with a reset."""
@@ -35,8 +44,7 @@ class FaultProxy:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while self.is_silent:
-            await asyncio.sleep(0.01)
+        await self._may_speak.wait()
         there, back = await asyncio.open_connection(self.host, self.port)
         self._writers |= {writer, back}
         try:
@@ -57,8 +65,7 @@ class FaultProxy:
             writer.write_eof()
 
     async def _hinder(self) -> None:
-        while self.is_silent:
-            await asyncio.sleep(0.01)
+        await self._may_speak.wait()
         late_seconds = self.late_seconds
         if self.lost_share and self.chance.random() < self.lost_share:
             self.lost += 1

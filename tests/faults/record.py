@@ -76,6 +76,10 @@ class Record:
         async with self.all_comes_back(look):
             yield
 
+    def process_is_gone(self) -> None:
+        """With all that it had."""
+        self.back_seconds, self.leaked = time.monotonic() - self._began, {}
+
     def line(self) -> str:
         leaked = "not looked at" if self.leaked is None else (str(self.leaked) if self.leaked else "0")
         times = f"{self.told_seconds:7.2f} s {self.back_seconds:7.2f} s"

@@ -114,14 +114,14 @@ async def test_half_open(fault, slow_emulator):
         async with gateway.http.stream("POST", CHAT, json=chat(**ENDLESS)) as answer:
             pieces = answer.aiter_raw()
             received = await anext(pieces)
-            proxy.is_silent = True
+            proxy.be_silent()
             fault.begins()
             received += b"".join([piece async for piece in pieces])
         assert last_error(received)["code"] == "upstream_timeout"
         told = await gateway.chat(stream=True)
         assert (told.status_code, error_of(told)["code"]) in {(504, "upstream_timeout"), (503, "upstream_unavailable")}
         fault.clients_saw(f"error event upstream_timeout, [DONE]; then {told.status_code}")
-        proxy.is_silent = False
+        proxy.speak()
         proxy.cut()
         await gateway.until_up()
         assert (await gateway.chat(max_tokens=1)).status_code == 200
