@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-
 _PAUSE_SECONDS = 1.0  # a look that is so late shows that this process stood still; a busy loop is late by less
 
 

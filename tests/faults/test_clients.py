@@ -13,7 +13,6 @@ from gateway.emulator.config import EmulatorConfig, StepCost
 from gateway.emulator.serve import running_emulator
 from tests.faults.asking import ask_many, clients
 from tests.faults.outside import outside
-from tests.server.test_leaving import in_the_stream, queued, uploading, waiting_for_the_head
 from tests.server.test_slow_reader import narrow
 from tests.support.live_gateway import CHAT, chat, live_gateway, until
 from tests.support.model_server import EVENTS, answer_chat, model_server
@@ -112,34 +111,64 @@ async def test_idle_and_active(fault, tmp_path, idle, active):
                     writer.transport.abort()
 
 
-PHASES = {"uploading": uploading, "queued": queued, "before the head": waiting_for_the_head, "streaming": in_the_stream}
+AT_ONCE = 25
+
+
+def uploading(client):
+    client.send(head(1000) + b"{")
+
+
+def waiting_for_the_head(client):
+    client.post(json.dumps(chat(max_tokens=20_000, ignore_eos=True)).encode())
+
+
+def streaming(client):
+    client.post(json.dumps(chat(stream=True, max_tokens=20_000, ignore_eos=True)).encode())
+
+
+async def come_and_leave(gateway, ask, is_there):
+    """So many at once, that leave when all of them are there; `is_there` counts them."""
+    seats = gateway.application._running.seats
+    before = seats.taken
+    async with contextlib.AsyncExitStack() as stack:
+        those = [await stack.enter_async_context(raw_client(gateway.host, gateway.port)) for _ in range(AT_ONCE)]
+        for client in those:
+            ask(client)
+        await until(lambda: is_there() == AT_ONCE, lambda: f"{is_there()} of {AT_ONCE}")
+        if ask is streaming:
+            for client in those:
+                assert (await client.answer_head())[0] == 200
+        for client in those:
+            client.hang_up()
+        await until(lambda: seats.taken == before)
 
 
 @pytest.mark.parametrize("times", [50, pytest.param(2_500, marks=pytest.mark.faults)])
 @pytest.mark.fault("clients leave in every phase")
 async def test_clients_leave(fault, slow_emulator, times):
-    """Each phase so many times; one stays in its stream all the while, and holds the only place where others queue."""
-    async with live_gateway(slow_emulator.base_url) as gateway, fault.inside(gateway):
-        for phase in ("uploading", "before the head", "streaming"):
-            for _ in range(times):
-                async with raw_client(gateway.host, gateway.port) as client:
-                    await PHASES[phase](gateway, client)
-                    client.hang_up()
-                    await gateway.until_released()
+    """Each of four phases so many times: while they upload, wait for the head, read a stream, and queue."""
+    async with live_gateway(slow_emulator.base_url, budget={"sequences": AT_ONCE}) as gateway, fault.inside(gateway):
+        (backend,) = gateway.application._running.backends
+        seats = gateway.application._running.seats
+        in_flight = lambda: backend.upstream.statistics().in_flight  # noqa: E731
+        for _ in range(times // AT_ONCE):
+            await come_and_leave(gateway, uploading, lambda: seats.taken)
+            await come_and_leave(gateway, waiting_for_the_head, in_flight)
+            await come_and_leave(gateway, streaming, in_flight)
         await until(lambda: slow_emulator.statistics().running == 0)
-        assert (await gateway.chat(max_tokens=1)).status_code == 200
-        fault.clients_saw(f"{4 * times} left; one behind them: 200")
         assert gateway.ended()["client_left"] == 3 * times
+        assert (await gateway.chat(max_tokens=1)).status_code == 200
     async with live_gateway(slow_emulator.base_url, budget={"sequences": 1}) as gateway:
+        (backend,) = gateway.application._running.backends
+        queued = lambda: backend.gate.statistics().admission.queue_depth  # noqa: E731
         async with fault.inside(gateway), raw_client(gateway.host, gateway.port) as inside:
-            await in_the_stream(gateway, inside)
-            for _ in range(times):
-                async with raw_client(gateway.host, gateway.port) as client:
-                    await queued(gateway, client)
-                    client.hang_up()
-                    await until(lambda: not gateway.metrics("gateway_queue_depth"))
-            assert gateway.ended() == {"client_left": times}
+            streaming(inside)
+            assert (await inside.answer_head())[0] == 200
+            for _ in range(times // AT_ONCE):
+                await come_and_leave(gateway, waiting_for_the_head, queued)
+            assert gateway.ended()["client_left"] == times
             assert slow_emulator.statistics().running == 1
+            fault.clients_saw(f"{4 * times} left; those that stay: 200")
             inside.hang_up()
 
 

@@ -12,7 +12,7 @@ import trustme
 from gateway.certificates import LOOK_SECONDS
 from tests.faults.asking import ask_many
 from tests.faults.proxy import fault_proxy
-from tests.support.authorities import HOST, authority_file, expired, pair, serving
+from tests.support.authorities import HOST, authority_file, expired, pair, serving, trusting
 from tests.support.live_gateway import CHAT, chat, live_gateway, until
 from tests.support.model_server import Patient, error_of, model_server
 from tests.support.raw_client import head
@@ -62,15 +62,15 @@ async def test_upstream_certificate(fault, tmp_path):
             fault.clients_saw("503 upstream_unavailable, then 200")
 
 
-async def _connect(gateway, trusted):
-    context = trusted and _trusting(trusted)
-    return await asyncio.open_connection(gateway.host, gateway.port, ssl=context)
+async def connect(gateway, authority):
+    return await asyncio.open_connection(gateway.host, gateway.port, ssl=trusting(authority))
 
 
-def _trusting(authority):
-    from tests.support.authorities import trusting  # noqa: PLC0415
-
-    return trusting(authority)
+async def assert_shows(gateway, authority):
+    """A certificate of that authority, to whoever comes now."""
+    _, writer = await connect(gateway, authority)
+    writer.close()
+    await writer.wait_closed()
 
 
 @pytest.mark.fault("own certificate is replaced")
@@ -84,20 +84,21 @@ async def test_own_certificate(fault, tmp_path):
         fault.inside(gateway),
     ):
         certificates = gateway.application._certificates
-        reader, writer = await _connect(gateway, first)
+        reader, writer = await connect(gateway, first)
         body = json.dumps(chat()).encode()
         writer.write(head(len(body), "connection: close") + body)
         await until(lambda: bool(gateway.held()))
         own.certificate.write_text("damaged")
         certificates.look()
-        (await _connect(gateway, first))[1].transport.abort()
+        await assert_shows(gateway, first)
         own.write(second.issue_cert(HOST))
         certificates.look()
-        (await _connect(gateway, second))[1].transport.abort()
+        await assert_shows(gateway, second)
         patient.may_answer.set()
         assert (await reader.readline()).split()[1] == b"200"
         fault.clients_saw(f"the old one until the new one is whole (looked at each {LOOK_SECONDS:.0f} s); open: 200")
-        writer.transport.abort()
+        writer.close()
+        await writer.wait_closed()
 
 
 @pytest.mark.fault("packets are lost and late")
