@@ -30,12 +30,6 @@ def fault(request, fault_table, report_line) -> Iterator[Record]:
 
 
 @pytest.fixture
-def is_long(request) -> bool:
-    """The long form was asked for (`make test-faults`)."""
-    return "faults" in request.config.option.markexpr
-
-
-@pytest.fixture
 def short_pools(monkeypatch) -> None:
     monkeypatch.setattr("gateway.upstream.call._KEEP_ALIVE_SECONDS", 0.2)
 

@@ -20,24 +20,27 @@ STREAMS = 30
 _LOSE = ["-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", "0.1", "-j", "DROP"]
 
 
+def system(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def lost_packets() -> int:
-    told = subprocess.run(["iptables", "-nvxL", "INPUT"], capture_output=True, text=True, check=True).stdout
-    match = re.search(r"^\s*(\d+).*DROP", told, re.MULTILINE)
+    match = re.search(r"^\s*(\d+).*DROP", system("iptables", "-nvxL", "INPUT"), re.MULTILINE)
     return int(match.group(1)) if match else 0
 
 
 async def main() -> None:
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    system("ip", "link", "set", "lo", "up")
     with (
         tempfile.TemporaryDirectory() as work,
         running_emulator(EmulatorConfig.fast(step_cost=StepCost(0.01, 0.0, 0.0, 0.0))) as emulator,
     ):
         async with outside(emulator.base_url, Path(work)) as gateway:
-            subprocess.run(["iptables", "-A", "INPUT", *_LOSE], check=True)
+            system("iptables", "-A", "INPUT", *_LOSE)
             bodies = [chat(f"Number {n}.", stream=True, max_tokens=50, ignore_eos=True) for n in range(STREAMS)]
             answers = await ask_many(gateway, bodies)
             lost = lost_packets()
-            subprocess.run(["iptables", "-F"], check=True)
+            system("iptables", "-F")
             whole = [each for each in answers if each.content.endswith(b"data: [DONE]\n\n")]
             held = await gateway.held()
     print(json.dumps({"asked": STREAMS, "whole": len(whole), "held": held, "lost_packets": lost}))

@@ -47,9 +47,11 @@ class Record:
         """The fault happens now."""
         self._began = time.monotonic()
 
-    def clients_saw(self, what: str) -> None:
+    def clients_saw(self, what: str, *, more_seconds: float = 0.0) -> None:
+        """In time: the row's, and so much more where the fault itself lasts."""
         self.told_seconds = time.monotonic() - self._began
         self.saw = what
+        assert self.told_seconds <= self.row.seconds + more_seconds, f"after {self.told_seconds:.0f} s"
 
     @asynccontextmanager
     async def all_comes_back(self, look: Callable[[], Awaitable[Snapshot]]) -> AsyncIterator[None]:
@@ -57,8 +59,9 @@ class Record:
         before = await look()
         self.begins()
         yield
+        over = time.monotonic()
         while leaked := grown(before, await look()):
-            if time.monotonic() - self._began > self.row.seconds:
+            if time.monotonic() - over > self.row.seconds:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         self.back_seconds, self.leaked = time.monotonic() - self._began, leaked

@@ -1,9 +1,9 @@
-"""`python -m tests.faults.soak --minutes 30`: mixed load, one in twenty a hard input; nothing grows, no answer is wrong.
+"""`python -m tests.faults.soak --minutes 30`: mixed load, in which nothing grows and no answer is wrong.
 
-Texts, streams and pictures go through a gateway process to an emulated vLLM. Each answer is held against what the
-model server says to the same request when it is asked directly, each hard input against the answers that
-tests/data/hard_inputs/cases.json has for it. Prints slopes of memory, descriptors and tasks by the minute, with their
-noise; exits with 1 where one of them grows beyond doubt, or an answer was wrong.
+Texts, streams and pictures go through a gateway process to an emulated vLLM; one request in twenty is a hard input.
+Each answer is held against what the model server says to the same request when it is asked directly, each hard input
+against the answers that tests/data/hard_inputs/cases.json has for it. Prints slopes of memory, descriptors and tasks by
+the minute, with their noise; exits with 1 where one of them grows beyond doubt, or an answer was wrong.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _JSON = {"content-type": "application/json"}
 
 @dataclass
 class Run:
-    """What was seen. `expected` is by request: usage where the model server answers it, status and code of the others."""
+    """What was seen. `expected` is by request: usage of ordinary ones, status and code of hard ones."""
 
     seen: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

@@ -106,7 +106,7 @@ async def test_idle_and_active(fault, tmp_path, idle, active):
                 answers = await ask_many(gateway, bodies)
                 told = {(each.status_code, each.content.endswith(b"data: [DONE]\n\n")) for each in answers}
                 assert told == {(200, True)}
-                fault.clients_saw(f"{active} x 200 beside {idle} idle ones")
+                fault.clients_saw(f"{active} x 200 beside {idle} idle ones", more_seconds=idle / 50)
                 for writer in writers:
                     writer.transport.abort()
 
@@ -168,7 +168,7 @@ async def test_clients_leave(fault, slow_emulator, times):
                 await come_and_leave(gateway, waiting_for_the_head, queued)
             assert gateway.ended()["client_left"] == times
             assert slow_emulator.statistics().running == 1
-            fault.clients_saw(f"{4 * times} left; those that stay: 200")
+            fault.clients_saw(f"{4 * times} left; those that stay: 200", more_seconds=times / 5)
             inside.hang_up()
 
 
@@ -195,7 +195,7 @@ async def test_keep_alive_race(fault, times):
             assert status == 200
             await asyncio.sleep(chance.random() * 0.004)  # the race itself
         again = gateway.metrics("gateway_upstream_retries").get("_total", 0)
-        fault.clients_saw(f"{times} x 200; {again:.0f} sent again")
+        fault.clients_saw(f"{times} x 200; {again:.0f} sent again", more_seconds=times / 20)
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.faults)])
@@ -211,7 +211,8 @@ async def test_retry_storm(fault, tmp_path, count):
             await asyncio.sleep(2)  # the outage itself
             async with model_server(port=port):
                 tries = await asyncio.gather(*storm)
-                fault.clients_saw(f"{count} x 200 in the end, after {sum(tries) / count:.1f} tries on average")
+                told = f"{count} x 200 in the end, after {sum(tries) / count:.1f} tries on average"
+                fault.clients_saw(told, more_seconds=count / 10)
                 assert max(tries) <= 20
 
 

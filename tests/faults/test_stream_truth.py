@@ -27,7 +27,7 @@ ASKS = {
         "/v1/messages",
         {"model": MODEL, "messages": [{"role": "user", "content": "Hello."}], **SHORT},
     ),
-    "responses": ("/v1/responses", {"model": MODEL, "input": "Hello.", "stream": True, "max_output_tokens": 3}),
+    "responses": ("/v1/responses", {"model": MODEL, "input": "Hello.", "stream": True, "max_output_tokens": 1}),
 }
 ENDS = {"/v1/messages": b"event: message_stop\n", "/v1/responses": b"event: response.completed\n"}
 AT_ONCE = 16
