@@ -78,7 +78,7 @@ def limited(kind: int, value: int) -> Any:
 
 @contextlib.asynccontextmanager
 async def outside(
-    server: str,
+    address: str,
     work: Path,
     *,
     port: int | None = None,
@@ -93,7 +93,7 @@ async def outside(
     work.mkdir(parents=True, exist_ok=True)
     (work / "gateway.yaml").write_text(yaml.safe_dump(settings_of(**sections)))
     port = port or free_port()
-    command = [*before, sys.executable, "-m", "gateway", "serve", "--upstream", server, "--port", str(port)]
+    command = [*before, sys.executable, "-m", "gateway", "serve", "--upstream", address, "--port", str(port)]
     with (work / "gateway.log").open("ab") as log:
         process = subprocess.Popen(  # noqa: ASYNC220  started before anything else goes on
             [*command, "--config", str(work / "gateway.yaml")],

@@ -21,7 +21,7 @@ CLIENTS = 3 * 4 * SEQUENCES  # three times those that are inside and in the queu
 SETTINGS = {"budget": {"sequences": SEQUENCES}, "queue": {"requests": 3 * SEQUENCES, "wait_seconds": 2.0}}
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(600, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("seconds", [5, pytest.param(600, marks=pytest.mark.faults)])
 @pytest.mark.fault("memory limit of 2 GiB at 3 times the load")
 async def test_memory(fault, tmp_path, seconds):
     config = EmulatorConfig.fast(step_cost=StepCost(0.01, 0.0, 0.0, 0.0), max_num_seqs=SEQUENCES)

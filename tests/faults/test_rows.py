@@ -29,14 +29,14 @@ class TestWhatLeaks:
 
     async def test_fails_the_row(self):
         seen = iter([{"fds": 10}, {"fds": 11}])
-        record = Record(ROWS[0].__class__("one", "two", seconds=-1))
+        record = Record(ROWS[0].__class__("one", "two", seconds=0.0))
 
         async def look():
             return next(seen)
 
         with pytest.raises(AssertionError, match="did not come back"):
             async with record.all_comes_back(look):
-                record.clients_saw("200")
+                record.clients_saw("200", more_seconds=30)
         assert "{'fds': 1}" in record.line()
 
 
@@ -51,3 +51,9 @@ class TestSlopes:
         slope = slope_of([0, 60, 120, 180], [10, 30, 8, 33])
         assert slope.per_minute > 1
         assert not slope.exceeds(1.0)
+
+
+def test_what_is_told_late_fails_the_row():
+    record = Record(ROWS[0].__class__("one", "two", seconds=-1.0))
+    with pytest.raises(AssertionError, match="after 0 s"):
+        record.clients_saw("200")
