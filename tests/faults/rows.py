@@ -53,7 +53,11 @@ ROWS = (
     Row("SIGTERM under load", "200 for all that is inside; late ones 503 `draining`"),
     Row("SIGKILL and restart under load", "open answers are cut; with one retry, 200 of the next process"),
     Row("memory limit of 2 GiB at 3 times the load", "200, or 429 and 503 with a time to come back", 120.0),
-    Row("retry storm after an outage of 2 s", "OpenAI's SDK rules: 200 for all in the end", 120.0),
+    Row(
+        "retry storm after an outage of 2 s",
+        "by the rules of OpenAI's SDK 200 in the end; beyond the queue 429 for good",
+        120.0,
+    ),
     Row("clients leave in every phase", "those that stay: 200", 120.0),
     Row("keep-alive race with the upstream", "every request 200", 120.0),
     Row("packets are lost and late", "200, later", 120.0),
