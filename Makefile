@@ -29,7 +29,7 @@ CLIENTS_VENV := .venv-clients
 NODE := $(CLIENTS_VENV)/node
 
 # What tests marked `system` need; without them they are skipped with the package's name.
-SYSTEM_PACKAGES := buildah chromium curl prometheus redis-server redis-server
+SYSTEM_PACKAGES := buildah chromium curl faketime iproute2 iptables prometheus redis-server
 
 .PHONY: help
 help: ## list the commands
@@ -71,6 +71,16 @@ LONG_SEED ?= 1
 .PHONY: test-long
 test-long: $(VENV)/.installed ## a million events before the waiting line, each followed by a check of every rule
 	$(BIN)/python -m tests.support.any_traffic $(LONG_EVENTS) $(LONG_SEED)
+
+.PHONY: test-faults
+test-faults: $(VENV)/.installed ## every fault of docs/faults.md in its long form, 40 minutes; prints what clients saw, how long it took, what leaked
+	ulimit -n $$(ulimit -Hn) && $(BIN)/python -m pytest tests/faults -m "not real"
+
+SOAK_MINUTES ?= 30
+
+.PHONY: soak
+soak: $(VENV)/.installed ## mixed load for SOAK_MINUTES, hard inputs among it: slopes of memory, files and tasks, and wrong answers
+	$(BIN)/python -m tests.faults.soak --minutes $(SOAK_MINUTES)
 
 FUZZ_FLAGS ?= --seconds 60
 

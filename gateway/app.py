@@ -240,11 +240,9 @@ async def _start(
     budgets = ByteBudgets.of(settings.budget, memory_limit_bytes() // processes)
     body_budget = ByteBudget(budgets.body_bytes, purpose="request bodies", call_later=timing.call_later)
     decode_budget = ByteBudget(budgets.decode_bytes, purpose="decoding images", call_later=timing.call_later)
-    metrics = metrics_of(settings, models)
+    metrics, threads = metrics_of(settings, models), max(1, usable_cores() // processes)
     fetched_bytes = budgets.cache_bytes // _FETCHED_SHARE
-    images, decoders = image_workers_of(
-        settings, decode_budget, budgets.cache_bytes - fetched_bytes, max(1, usable_cores() // processes)
-    )
+    images, decoders = image_workers_of(settings, decode_budget, budgets.cache_bytes - fetched_bytes, threads)
     remote, fetches = await start_fetching(settings, body_budget, fetched_bytes, timing, stack)
     log, seats = RequestLog(write_log, is_on=settings.log.requests), Seats(settings.server.seats)
     drain = Drain(settings.server.drain_grace_seconds, settings.server.drain_seconds)
@@ -313,9 +311,7 @@ def _proxy(settings: Settings, parts: Parts, door: Door, budgets: ByteBudgets, k
     return Proxy(parts, door, keep_alive)
 
 
-async def _begin_all(
-    stack: AsyncExitStack, settings: Settings, parts: Parts, keys: KeysInUse, timing: Timing
-) -> None:
+async def _begin_all(stack: AsyncExitStack, settings: Settings, parts: Parts, keys: KeysInUse, timing: Timing) -> None:
     stack.push_async_callback(parts.images.close)
     await parts.images.start()
     await keys.load()

@@ -33,7 +33,7 @@ LINES = pytest.StashKey[list[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.markexpr:
         return
-    apart = [item for item in items if item.get_closest_marker("real") or item.get_closest_marker("clients")]
+    apart = [item for item in items if any(map(item.get_closest_marker, ("real", "clients", "faults")))]
     config.hook.pytest_deselected(items=apart)
     items[:] = [item for item in items if item not in apart]
 

@@ -39,6 +39,17 @@ from gateway.telemetry.logs import logging_config
 logger = logging.getLogger(__name__)
 
 
+WorkerCount = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Processes on the port, which share the budget through ledger.redis_url. Each has its metrics on one of "
+        "the next ports.",
+    ),
+]
+
+
 def serve(
     upstream: UpstreamAddresses = None,
     host: Annotated[
@@ -53,15 +64,7 @@ def serve(
             help="shadow: send everything on as it comes and only tell what would be decided. Default: enforce.",
         ),
     ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers",
-            min=1,
-            help="Processes on the port, which share the budget through ledger.redis_url. Each has its metrics on one "
-            "of the next ports.",
-        ),
-    ] = 1,
+    workers: WorkerCount = 1,
     config: ConfigFile = None,
     assignments: Assignments = None,
 ) -> None:
@@ -96,12 +99,7 @@ def serve(
     listening = listening_of(settings)
     logger.info("listening on %s:%d: %s", listening.host, settings.server.port, listening.why)
     _let_files_be_opened(settings.server.seats)
-    # What the start has made lives for ever; the garbage collector need not visit it with every full collection.
-    gc.collect()
-    gc.freeze()
-    # Requests leave no cycles behind: looking for some after every 700 objects costs a twentieth of the CPU (measured).
-    gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION)
-    keep_freed_memory()
+    _settle_memory()
     server = _Server(application, settings, listening.host)
     if workers > 1:
         Workers(workers, listening.host, settings.server.port, server.run_below).run()
@@ -109,6 +107,15 @@ def serve(
 
 
 _FILES_PER_SEAT = 2  # a connection on each side
+
+
+def _settle_memory() -> None:
+    # What the start has made lives for ever; the garbage collector need not visit it with every full collection.
+    gc.collect()
+    gc.freeze()
+    # Requests leave no cycles behind: looking for some after every 700 objects costs a twentieth of the CPU (measured).
+    gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION)
+    keep_freed_memory()
 
 
 def _let_files_be_opened(seats: int) -> None:

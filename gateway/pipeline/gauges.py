@@ -1,5 +1,6 @@
 """What the gauges of /metrics show, read from their owners at scrape time."""
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -21,8 +22,8 @@ Reading = float | Mapping[str, float] | Cells
 def gauge_readers(
     parts: Parts, seats: Seats, bodies: ByteBudget, decodes: ByteBudget
 ) -> dict[str, Callable[[], Reading]]:
-    """By the declared name of the metric."""
-    backends = parts.backends
+    """By the declared name of the metric. To be called inside the event loop."""
+    backends, loop = parts.backends, asyncio.get_running_loop()
 
     def of_each(read: Callable[[Backend], float]) -> Callable[[], Reading]:
         return lambda: {backend.name: float(read(backend)) for backend in backends}
@@ -69,6 +70,7 @@ def gauge_readers(
         "ledger_gateways": lambda: _standings(backends, lambda standing: standing.gateways),
         "ledger_cut_off": lambda: _standings(backends, lambda standing: standing.is_cut_off),
         "ledger_failures_total": lambda: _standings(backends, lambda standing: standing.failures),
+        "event_loop_tasks": lambda: float(len(asyncio.all_tasks(loop))),
         "log_lines_dropped_total": lambda: parts.log.statistics().dropped,
     }
 

@@ -27,6 +27,7 @@ from gateway.pipeline.stored import expect_id, goes_on, note_id
 from gateway.pipeline.would_be import WouldBe
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.client import Answer
+from gateway.upstream.errors import UpstreamBrokenError
 from gateway.wire.declare import planned_action
 from gateway.wire.dialects.table import DIALECTS
 from gateway.wire.errors import error_status
@@ -84,6 +85,15 @@ def chunk_passed(parts: Parts, exchange: Exchange, chunk: bytes) -> None:
         exchange.tail = tail
     elif exchange.lease is not None:
         exchange.lease.grow(int(observer.events * exchange.tokens_per_event))
+
+
+def refuse_half_a_stream(exchange: Exchange) -> None:
+    """Raises UpstreamBrokenError where all of a stream has come but its end: it was cut where nothing tells, as behind
+    a proxy that closes in order, or by a server that frames its answers by closing.
+    """
+    observer, status = exchange.observer, exchange.upstream_status or 0
+    if observer is not None and status < _FIRST_ERROR and not observer.says_end and observer.error is None:
+        raise UpstreamBrokenError("the stream ended without its last event")
 
 
 def answered(parts: Parts, exchange: Exchange) -> None:

@@ -39,15 +39,16 @@ _PIECE_BYTES = 64 << 10
 async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) -> None:
     """Pass the upstream's answer on, piece by piece, and settle the exchange at its end.
 
-    A break after the first byte becomes an error event inside a stream; any other answer is cut off, because a
-    client must not take half an answer for a whole one: returning with it unfinished makes the server close the
-    connection.
+    A break after the first byte becomes an error event inside a stream, and so does an end without the last event;
+    any other answer is cut off, because a client must not take half an answer for a whole one: returning with it
+    unfinished makes the server close the connection.
     """
     usage_filter = exchange.usage_filter
     passed_on = answer.headers if usage_filter is None else _without_length(answer.headers)
     headers = [*passed_on, *_declared(parts, exchange)]
     exchange.is_answering = True
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    chunk = b""
     try:
         while chunk := await answer.read():
             settle.chunk_passed(parts, exchange, chunk)
@@ -57,13 +58,15 @@ async def relay(parts: Parts, exchange: Exchange, answer: Answer, send: Send) ->
                 break
             if chunk:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                chunk = b""
+        settle.refuse_half_a_stream(exchange)
     except UpstreamError as error:
         settle.upstream_broke(parts, exchange)
         if exchange.observer is not None:
             event = voice_of(exchange.path).last_event(
                 as_gateway_error(error, exchange.models.engine), is_at_border=exchange.observer.is_at_border
             )
-            await send({"type": "http.response.body", "body": _kept_back(exchange) + event})
+            await send({"type": "http.response.body", "body": chunk + _kept_back(exchange) + event})
         elif exchange.is_kept_alive:
             await send({"type": "http.response.body", "body": b""})  # its last event tells as much as has come
     else:

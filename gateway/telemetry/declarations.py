@@ -16,6 +16,8 @@ from gateway.domain.pressure import Rung
 from gateway.domain.priority import Priority
 from gateway.domain.quantities import Resource
 from gateway.telemetry.declaring import Declaration, Label
+from gateway.telemetry.gpu_declarations import OF_GPUS
+from gateway.telemetry.ledger_declarations import of_ledger
 from gateway.telemetry.tenant_declarations import OF_TENANTS, TENANT_CLASS
 from gateway.wire.routes import RARELY_ASKED
 
@@ -78,7 +80,6 @@ _WHY = Label(
     "`unknown_family`: nothing says of which family the model is; `doubted_family`: the server counts otherwise than "
     "the family that was named; `more_than_size`: the text, or other images, decide too.",
 )
-_GPU = Label("gpu", None, "The card, by its number on that host.")
 LANES = ("text", "image")
 _LANE = Label("lane", LANES, "Requests without images, and those with them.")
 
@@ -297,21 +298,7 @@ OBSERVED = (
         "Nothing is sent for so long: the upstream turned requests away.",
         (UPSTREAM,),
     ),
-    Declaration(
-        "ledger_gateways",
-        "gauge",
-        "Gateways that share the upstream's budget, with this one; only where `ledger.redis_url` is set.",
-        (UPSTREAM,),
-    ),
-    Declaration(
-        "ledger_cut_off",
-        "gauge",
-        "1 while Redis is silent for so long that the gateway uses a fixed share of the budget.",
-        (UPSTREAM,),
-    ),
-    Declaration(
-        "ledger_failures_total", "counter", "Calls to the shared budget that Redis did not answer.", (UPSTREAM,)
-    ),
+    *of_ledger(UPSTREAM),
     Declaration(
         "pressure_ratio",
         "gauge",
@@ -382,15 +369,16 @@ OBSERVED = (
         "Processes that decode images and died at one, or were ended because it took too long.",
         (Label("cause", ("died", "late"), "`died` while it decoded, or `late`: ended by `images.decode_seconds`."),),
     ),
-    Declaration("gpu_memory_used_bytes", "gauge", "Memory of a GPU in use, where `gpu.source` is set.", (_GPU,)),
-    Declaration("gpu_memory_total_bytes", "gauge", "Memory of a GPU in all, likewise.", (_GPU,)),
-    Declaration(
-        "gpu_busy_ratio", "gauge", "Share of the last moment in which anything ran on a GPU; NaN if untold.", (_GPU,)
-    ),
+    *OF_GPUS,
     Declaration(
         "draining",
         "gauge",
         "1 once it was told to drain or to end, until that is called off; its process may go on.",
+    ),
+    Declaration(
+        "event_loop_tasks",
+        "gauge",
+        "Tasks of the event loop: some for each request inside and a few dozen for ever; what grows at rest is a leak.",
     ),
     Declaration("shadow_mode", "gauge", "1 where decisions are only told: nothing is queued, refused or changed."),
     Declaration("log_lines_dropped_total", "counter", "Request log lines lost to a slow or broken output."),

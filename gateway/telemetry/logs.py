@@ -1,8 +1,8 @@
 """Ordinary logging by structlog, so that the gateway's lines, uvicorn's and those of libraries have one shape.
 
-They go to standard error: as JSON, or in colours where a person reads it. Standard output belongs to the request log,
-which does without structlog (request_log.py says why). Whatever a library writes, keys have no place in a line: what
-looks like one, and each secret of the settings, is blotted out of the finished text.
+They go to standard error (log_output.py): as JSON, or in colours where a person reads it. Standard output belongs to
+the request log, which does without structlog (request_log.py says why). Whatever a library writes, keys have no place
+in a line: what looks like one, and each secret of the settings, is blotted out of the finished text.
 """
 
 import logging
@@ -17,6 +17,8 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.processors import ExceptionRenderer, JSONRenderer
 from structlog.stdlib import ExtraAdder, ProcessorFormatter
 from structlog.typing import Processor
+
+from gateway.telemetry.log_output import BackgroundHandler
 
 LogFormat = Literal["auto", "json", "console"]
 
@@ -57,7 +59,7 @@ def logging_config(level: str, log_format: LogFormat = "auto", secrets: Collecti
             },
         },
         "handlers": {
-            "stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"},
+            "stderr": {"()": BackgroundHandler, "formatter": "line"},
         },
         "root": {"level": level.upper(), "handlers": ["stderr"]},
         "loggers": {

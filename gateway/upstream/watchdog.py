@@ -2,13 +2,16 @@
 
 Whoever waits only writes down until when; the watchdog looks at everybody once a second. That is cheaper than a timer
 per request (2 us) and far cheaper than one per piece of an answer, and a second late is early enough here.
-It bites nobody who does not wait: a slow client is not vLLM's silence.
+It bites nobody who does not wait: a slow client is not vLLM's silence, and neither is a time in which this process
+itself stood still.
 """
 
 import asyncio
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
+
+_PAUSE_SECONDS = 1.0  # a look that is so late shows that this process stood still; a busy loop is late by less
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,11 @@ class Deadline:
         """The answer has begun, and more of it is waited for."""
         return self.has_begun and self.wait_until_seconds < inf
 
+    def pardon(self, seconds: float) -> None:
+        """For so long nothing could be read, whatever came."""
+        self.wait_until_seconds += seconds
+        self.whole_until_seconds += seconds
+
     def verdict(self, now_seconds: float) -> str | None:
         """What was overdrawn, in words for the client; None while all is well."""
         if now_seconds >= self.whole_until_seconds:
@@ -73,11 +81,12 @@ class Watchdog:
         self._look_seconds = look_seconds
         self._watched: set[Watched] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._due_seconds = 0.0
 
     def watch(self, watched: Watched) -> None:
         self._watched.add(watched)
         if self._timer is None:
-            self._timer = self._loop.call_later(self._look_seconds, self._look)
+            self._look_later()
 
     def forget(self, watched: Watched) -> None:
         self._watched.discard(watched)
@@ -92,10 +101,17 @@ class Watchdog:
 
     def _look(self) -> None:
         now_seconds = self._loop.time()
+        late_seconds = now_seconds - self._due_seconds
         self._timer = None
         for watched in tuple(self._watched):
+            if late_seconds > _PAUSE_SECONDS:
+                watched.deadline.pardon(late_seconds)
             verdict = watched.deadline.verdict(now_seconds)
             if verdict is not None:
                 watched.time_out(verdict)
         if self._watched:
-            self._timer = self._loop.call_later(self._look_seconds, self._look)
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._due_seconds = self._loop.time() + self._look_seconds
+        self._timer = self._loop.call_later(self._look_seconds, self._look)

@@ -19,7 +19,7 @@ _HEAD_BYTES = 1024
 # Behind usage only short fields stand; the last event repeats the whole answer, so its end is looked at, not all of it.
 _END_BYTES = 8192
 _PIECE = b".delta\ndata:"
-_LAST = re.compile(rb"event: (?:response\.(?:completed|incomplete|failed)|error)\n")
+_LAST = re.compile(rb"event: ?(?:response\.(?:completed|incomplete|failed)|error)\r?\n")
 _LONGEST_NAME_BYTES = 64
 
 
@@ -99,6 +99,10 @@ class ResponsesObserver(StreamObserver):
     @property
     def is_done(self) -> bool:
         return self._has_ended and self.is_at_border
+
+    @property
+    def says_end(self) -> bool:
+        return self.is_done
 
     @property
     def usage(self) -> Usage | None:

@@ -76,6 +76,11 @@ class StreamObserver:
         return self._tail[-len(self.done) - _LAST_BORDER_BYTES :].rstrip().endswith(self.done)
 
     @property
+    def says_end(self) -> bool:
+        """The last event has come, however it is spelled; other servers put blanks and line ends elsewhere."""
+        return self._tail.rstrip().endswith(b"[DONE]")
+
+    @property
     def is_at_border(self) -> bool:
         """The stream stands between two events, so another one may follow at once."""
         return self._border.endswith((b"\n\n", b"\n\r\n"))
@@ -134,6 +139,7 @@ class AnthropicObserver(StreamObserver):
     done = b'\ndata: {"type":"message_stop"}'
     decoder = msgspec.json.Decoder(_AnthropicEvent)
     _PIECE: ClassVar[bytes] = b"event: content_block_delta\n"
+    _LAST: ClassVar[bytes] = b'"message_stop"'
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,3 +155,7 @@ class AnthropicObserver(StreamObserver):
     @property
     def events(self) -> int:
         return self._pieces
+
+    @property
+    def says_end(self) -> bool:
+        return self.is_at_border and self._LAST in self._tail[self._tail.rfind(_EVENT) :]

@@ -172,14 +172,18 @@ _STATE = Row(
             "Lines of the request log that a slow or broken output could not take.",
             Query(promql.total_per_step(f"gateway_log_lines_dropped_total{of()}"), "lost"),
             unit="short",
-            width=12,
+        ),
+        graph(
+            "Tasks of the event loop",
+            "Some for each request inside, and a few dozen for ever. What grows while nothing is inside is a leak.",
+            Query(promql.highest(f"gateway_event_loop_tasks{of()}"), "tasks"),
+            unit="short",
         ),
         graph(
             "Models without series",
             "Served model names beyond the first hundred; they count as other.",
             Query(promql.highest(f"gateway_models_without_series{of()}"), "models"),
             unit="short",
-            width=12,
         ),
     ],
 )

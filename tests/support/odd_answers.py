@@ -212,8 +212,8 @@ USAGES = [
 
 _EVENT = EVENTS[1].removesuffix(b"\n\n")
 STREAMS = [
-    OddAnswer("a stream without [DONE]", chunked(*EVENTS[:-1]), 200, b"".join(EVENTS[:-1])),
-    OddAnswer("a stream without events", chunked(), 200, b""),
+    OddAnswer("a stream without [DONE]", chunked(*EVENTS[:-1]), 200, is_faulty=True),
+    OddAnswer("a stream without events", chunked(), 200, is_faulty=True),
     OddAnswer(
         "a stream of CRLF",
         chunked(_EVENT + b"\r\n\r\n", b"data: [DONE]\r\n\r\n"),
@@ -224,7 +224,7 @@ STREAMS = [
     OddAnswer(
         "a stream that is not UTF-8", chunked(b"data: \xff\xfe\n\n", EVENTS[2]), 200, b"data: \xff\xfe\n\n" + EVENTS[2]
     ),
-    OddAnswer("comments only", chunked(b": ping\n\n" * 1000), 200, b": ping\n\n" * 1000),
+    OddAnswer("comments only", chunked(b": ping\n\n" * 1000), 200, is_faulty=True),
     OddAnswer("a stream with deep usage", chunked(b'data: {"usage":%s}\n\n' % _DEEP, EVENTS[2]), 200),
     OddAnswer("a stream with a deep error", chunked(b'data: {"error":%s}\n\n' % _DEEP, EVENTS[2]), 200),
     OddAnswer(

@@ -152,5 +152,6 @@ def test_the_configuration_covers_uvicorn_and_quiets_the_poller(capsys: pytest.C
     logging.getLogger("uvicorn.access").info("GET /health")
     logging.getLogger("httpx").info("HTTP Request: GET /health")
     logging.getLogger("gateway.x").debug("too fine")
+    logging.getLogger().handlers[0].close()  # until then its lines are on their way
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["message"] == "Started server process [7]"

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.errors import Code, GatewayError
-from gateway.wire.sse import StreamError, StreamObserver
+from gateway.wire.response_stream import ResponsesObserver
+from gateway.wire.sse import AnthropicObserver, StreamError, StreamObserver
 from gateway.wire.usage import Usage
 from gateway.wire.voices import OPENAI
 
@@ -187,3 +188,40 @@ def test_an_error_after_a_cut_event_is_an_event_of_its_own(cut):
     assert any(block.lstrip(b"\n").startswith(b'data: {"error"') for block in blocks)
     observer.feed(event)
     assert observer.error == StreamError("it broke off", None)
+
+
+class TestTheEndOfAStream:
+    """However other servers spell it."""
+
+    @pytest.mark.parametrize(
+        ("observer", "end"),
+        [
+            (StreamObserver, b"data: [DONE]\n\n"),
+            (StreamObserver, b"data:[DONE]\r\n\r\n"),
+            (StreamObserver, b"data: [DONE]"),
+            (AnthropicObserver, b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+            (AnthropicObserver, b'event:message_stop\r\ndata: {"type": "message_stop" }\r\n\r\n'),
+            (ResponsesObserver, b'event: response.completed\ndata: {"type":"response.completed"}\n\n'),
+            (ResponsesObserver, b"event:response.incomplete\r\ndata: {}\r\n\r\n"),
+        ],
+    )
+    def test_is_known(self, observer, end):
+        observed = observer()
+        observed.feed(b"event: one\ndata: {}\n\n")
+        assert not observed.says_end
+        observed.feed(end)
+        assert observed.says_end
+
+    @pytest.mark.parametrize(
+        ("observer", "half"),
+        [
+            (StreamObserver, b"data: [DON"),
+            (StreamObserver, b'data: {"text":"[DONE]"}\n\n'),
+            (AnthropicObserver, b'data: {"type":"message_stop"'),
+            (ResponsesObserver, b'event: response.completed\ndata: {"type"'),
+        ],
+    )
+    def test_is_not_taken_for_what_resembles_it(self, observer, half):
+        observed = observer()
+        observed.feed(half)
+        assert not observed.says_end

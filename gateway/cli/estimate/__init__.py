@@ -19,6 +19,26 @@ _OF_BOTH = {"request", "endpoint", "live", "api_key", "as_json"}
 _OPTIONS = {"assignments": "--set"}
 
 
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        show_default=False,
+        help="The route that it is for, e.g. /v1/messages. Default: a chat; with --live as its fields say.",
+    ),
+]
+LiveGateway = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Ask the gateway that runs there instead: its models, its load just now."),
+]
+KeyOfLive = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY", envvar=KEY_VARIABLE, show_default=False, help="Of the gateway that --live asks, if it has keys."
+    ),
+]
+
+
 def estimate(
     context: typer.Context,
     request: Annotated[
@@ -37,27 +57,9 @@ def estimate(
     kv_bytes_per_token: Annotated[
         int | None, typer.Option(min=1, help="Bytes of KV cache a token, where no folder tells.")
     ] = None,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            show_default=False,
-            help="The route that it is for, e.g. /v1/messages. Default: a chat; with --live as its fields say.",
-        ),
-    ] = None,
-    live: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Ask the gateway that runs there instead: its models, its load just now."),
-    ] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            envvar=KEY_VARIABLE,
-            show_default=False,
-            help="Of the gateway that --live asks, if it has keys.",
-        ),
-    ] = None,
+    endpoint: Endpoint = None,
+    live: LiveGateway = None,
+    api_key: KeyOfLive = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Print the whole plan of a request: each image and what becomes of it, what is trimmed, the cost in tokens, blocks

@@ -26,11 +26,14 @@ from gateway.cli.replay.traffic import (
 _FOR_TRAFFIC = ("seed", "hours", "rate", "mix", "bursts", "tenants", "turns", "model", "kv_blocks")
 
 
+LogFile = Annotated[
+    Path | None, typer.Argument(help="The request log: JSON lines, also in gzip (.gz); - reads standard input.")
+]
+
+
 def replay(
     context: typer.Context,
-    log: Annotated[
-        Path | None, typer.Argument(help="The request log: JSON lines, also in gzip (.gz); - reads standard input.")
-    ] = None,
+    log: LogFile = None,
     configs: Annotated[
         list[Path] | None, typer.Option("--config", help="YAML file with settings: one column. May be repeated.")
     ] = None,

@@ -112,6 +112,7 @@ def _overview(book: Book) -> Expectations:
         (name, "Broken"): [book.share(lambda each: each.outcome in {"upstream_broke", "gateway_fault"})],
         (name, "Gateways"): [Expected(one(1))],
         (name, "Versions"): [Expected(series("version", {__version__: 1}))],
+        (name, "Tasks of the event loop"): [Expected(one(Range(1.0, 500.0)))],
         (name, "Requests by outcome"): _rates(book, "outcome", count(seen, "outcome")),
         (name, "Requests by model"): _rates(book, "model", count(seen, "model")),
         (name, "Requests by endpoint"): _rates(book, "endpoint", count(seen, "endpoint")),
