@@ -46,7 +46,7 @@ class EngineFollower:
     ceiling_ratio: float = 1.0
     _back_pressure: BackPressure = field(default_factory=BackPressure)
     _listed: Sequence[UpstreamModel] = ()
-    _was_up: bool = False
+    _was_away: bool = False
     _followed_at_seconds: float | None = None
     _starts: int = 0
     _running: int = 0
@@ -56,7 +56,7 @@ class EngineFollower:
 
     def __call__(self, state: UpstreamState) -> None:
         has_started = state.starts != self._starts
-        if has_started or (state.is_up and not self._was_up):
+        if has_started or (state.is_up and self._was_away):
             # A server that comes back has empty caches, and may have been started with other limits.
             self.models.engine.refuses_stream_options = False
             self.models.engine.image_limit.forget()
@@ -64,7 +64,7 @@ class EngineFollower:
             self.models.engine.images.forget()
             self.models.engine.named_images.forget()
         self._starts = state.starts
-        self._was_up = state.is_up
+        self._was_away = not state.is_up
         self.models.engine.is_loading = state.is_loading
         self.models.engine.is_up = state.is_up
         if state.models is not self._listed:

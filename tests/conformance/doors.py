@@ -79,7 +79,7 @@ CHAT_SOURCES: Mapping[str, Write] = {
     "http(s) address": lambda picture: _image_url(picture.address),
     "bare string": lambda picture: {"type": "image_url", "image_url": picture.data_url},
     "with a uuid": lambda picture: _image_url(picture.data_url, uuid="u-1"),
-    "uuid alone": lambda _picture: {"type": "image_url", "image_url": None, "uuid": "u-1"},
+    "uuid alone": lambda _picture: {"type": "image_url", "image_url": None, "uuid": "u-2"},
 }
 
 
@@ -106,7 +106,7 @@ RESPONSES_SOURCES: Mapping[str, Write] = {
     "data URL": lambda picture: _input_image(picture.data_url),
     "http(s) address": lambda picture: _input_image(picture.address),
     "with a uuid": lambda picture: _input_image(picture.data_url, uuid="u-1"),
-    "uuid alone": lambda _picture: _input_image(None, uuid="u-1"),
+    "uuid alone": lambda _picture: _input_image(None, uuid="u-2"),
 }
 
 

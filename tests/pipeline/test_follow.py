@@ -149,6 +149,12 @@ async def test_what_the_engine_named_is_forgotten_when_it_comes_back(looks):
     assert looks.capacity(Resource.ENCODER_TOKENS) is None
 
 
+async def test_what_was_learned_of_it_before_the_first_look_stays(looks):
+    looks.table.engine.image_limit.learn(4)
+    looks.see(EngineReport())
+    assert looks.table.engine.image_limit.value == 4
+
+
 POOL = EngineReport(running=0, waiting=0, kv_usage=0.0, preemptions=0, num_gpu_blocks=1001, engines=1, started_at=100)
 
 
