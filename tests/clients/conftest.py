@@ -30,8 +30,9 @@ def pooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield staged
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One for each client: of one that comes back without saying so, a place would stay promised for a while."""
     with narrow_stage(tmp_path_factory.mktemp("narrow")) as staged:
         yield staged
 
