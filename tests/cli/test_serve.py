@@ -86,7 +86,7 @@ def test_sigterm_drains(emulator, tmp_path):
 
 def test_a_drain_that_takes_too_long_is_cut(emulator, tmp_path):
     with serving(emulator.base_url, tmp_path, *AT_ONCE, "--set", "server.drain_seconds=1") as (process, url, output):
-        with httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS) as stream:
+        with httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS, timeout=30) as stream:
             pieces = stream.iter_raw()
             next(pieces)
             process.send_signal(signal.SIGTERM)
@@ -101,7 +101,7 @@ def test_a_drain_that_takes_too_long_is_cut(emulator, tmp_path):
 def test_ctrl_c_pressed_twice_ends_it_at_once(emulator, tmp_path):
     with (
         serving(emulator.base_url, tmp_path) as (process, url, _),
-        httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS) as stream,
+        httpx.stream("POST", f"{url}{CHAT}", json=ENDLESS, timeout=30) as stream,
     ):
         pieces = stream.iter_raw()
         next(pieces)
