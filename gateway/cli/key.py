@@ -160,6 +160,6 @@ def _expiry(entry: KeyEntry, now: datetime) -> str:
 
 def _audit(event: str, name: str, tenant: str, file: str) -> None:
     """One line of JSON on standard error, as the gateway writes them; standard output has nothing but the key."""
-    logging.config.dictConfig(logging_config("info"))
+    logging.config.dictConfig(logging_config("info", writes_at_once=True))
     told = {"event": f"key_{event}", "key_name": name, "tenant": tenant, "file": file}
     logger.info("key %s: %s of tenant %s", event, name, tenant, extra=told)

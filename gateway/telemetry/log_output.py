@@ -22,30 +22,29 @@ class BackgroundHandler(logging.Handler):
     def __init__(self, stream: TextIO | None = None, most_lines: int = _MOST_LINES) -> None:
         super().__init__()
         self._stream = stream or sys.stderr
-        self._lines: queue.Queue[str | None] = queue.Queue(most_lines)
+        # A signal may come while a line is put here, and its handler logs too: only this kind of queue allows for that.
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._most_lines = most_lines
         self._lost = 0
         self._thread = threading.Thread(target=self._work, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self._lines.qsize() >= self._most_lines:
+            self._lost += 1
+            return
         try:
             if self._lost:
-                self._lines.put_nowait(self.format(_told(self._lost)))
-                self._lost = 0
-            self._lines.put_nowait(self.format(record))
-        except queue.Full:
-            self._lost += 1
+                lost, self._lost = self._lost, 0
+                self._lines.put(self.format(_told(lost)))
+            self._lines.put(self.format(record))
         except Exception:  # noqa: BLE001  as every handler of the standard library: a line must hurt nobody
             self.handleError(record)
 
     def close(self) -> None:
         """Writes what waits; a blocked output is given up after two seconds."""
-        try:
-            self._lines.put(None, timeout=_CLOSE_SECONDS)
-        except queue.Full:
-            return
-        finally:
-            super().close()
+        self._lines.put(None)
+        super().close()
         self._thread.join(_CLOSE_SECONDS)
 
     def _work(self) -> None:

@@ -40,9 +40,12 @@ _ADDRESS_WITH_PASSWORD = re.compile(r"(://)[^/\s:@\"]*:[^/\s@\"]+@")
 _Event = MutableMapping[str, Any]
 
 
-def logging_config(level: str, log_format: LogFormat = "auto", secrets: Collection[str] = ()) -> dict[str, object]:
+def logging_config(
+    level: str, log_format: LogFormat = "auto", secrets: Collection[str] = (), *, writes_at_once: bool = False
+) -> dict[str, object]:
     """For `logging.config.dictConfig` and uvicorn's `log_config`; `level` as in the settings, e.g. `info`. `auto` is
-    for people where standard error is a terminal, JSON elsewhere. None of `secrets` is ever in a line.
+    for people where standard error is a terminal, JSON elsewhere. None of `secrets` is ever in a line. What
+    `writes_at_once` may be held up by whoever reads it: that is for commands that serve nobody.
 
     uvicorn's access log is off: the request log says more. httpx's line per request is off too: polling would fill it.
     """
@@ -59,7 +62,7 @@ def logging_config(level: str, log_format: LogFormat = "auto", secrets: Collecti
             },
         },
         "handlers": {
-            "stderr": {"()": BackgroundHandler, "formatter": "line"},
+            "stderr": {"()": logging.StreamHandler if writes_at_once else BackgroundHandler, "formatter": "line"},
         },
         "root": {"level": level.upper(), "handlers": ["stderr"]},
         "loggers": {

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -83,3 +85,20 @@ def test_a_full_disk_and_a_line_that_cannot_be_made_hurt_nobody(capsys):
         # What could not be written is still in its buffer, and closing would try once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
     assert "TypeError" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import io, logging, signal
+from gateway.telemetry.log_output import BackgroundHandler
+handler = BackgroundHandler(io.StringIO(), most_lines=10**9)
+line = logging.LogRecord("gateway", logging.INFO, "", 0, "line", (), None)
+signal.signal(signal.SIGALRM, lambda *_: handler.emit(line))
+signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+for _ in range(20_000):
+    handler.emit(line)
+"""
+
+
+def test_a_signal_may_log_while_a_line_is_being_logged():
+    """As two SIGTERMs in a row do. Where that is not allowed for, it hangs for ever."""
+    subprocess.run([sys.executable, "-c", INTERRUPTED], check=True, timeout=60)
