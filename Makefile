@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK_TOOL := .cache/uv
 SBOM_TOOL := .cache/cyclonedx
+AUDIT_TOOL := .cache/pip-audit
 SHIPPED := .cache/shipped
 PIP_FLAGS := --disable-pip-version-check -qq
 TEST_PROCESSES ?= 2
@@ -153,6 +154,17 @@ sbom: $(SBOM_TOOL)/bin/cyclonedx-py $(SHIPPED)/.installed ## list what the conta
 	$(SBOM_TOOL)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
 	  --of JSON -o dist/sbom.cdx.json $(SHIPPED)/bin/python
 
+# --strict: a package that cannot be looked up fails too, or an index that knows nothing would look like a clean bill.
+# exact-text.txt has all of runtime.txt, dev.txt has the other extras.
+AUDIT_FLAGS ?= -s pypi
+
+.PHONY: audit
+audit: $(AUDIT_TOOL)/bin/pip-audit ## look up the known vulnerabilities of what is locked; needs PyPI itself
+	for lock in build exact-text dev; do \
+	  $(AUDIT_TOOL)/bin/pip-audit $(AUDIT_FLAGS) --strict --require-hashes --disable-pip --progress-spinner off \
+	    -r requirements/$$lock.txt; \
+	done
+
 .PHONY: clean
 clean: ## remove what was built, downloaded or cached
 	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) .cache build dist *.egg-info .coverage* .*_cache .hypothesis
@@ -164,6 +176,10 @@ $(LOCK_TOOL)/bin/uv:
 $(SBOM_TOOL)/bin/cyclonedx-py:
 	$(PYTHON) -m venv $(SBOM_TOOL)
 	$(SBOM_TOOL)/bin/pip install $(PIP_FLAGS) cyclonedx-bom
+
+$(AUDIT_TOOL)/bin/pip-audit:
+	$(PYTHON) -m venv $(AUDIT_TOOL)
+	$(AUDIT_TOOL)/bin/pip install $(PIP_FLAGS) pip-audit
 
 $(SHIPPED)/.installed: requirements/exact-text.txt
 	$(PYTHON) -m venv --clear $(SHIPPED)
