@@ -96,6 +96,7 @@ signal.signal(signal.SIGALRM, lambda *_: handler.emit(line))
 signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
 for _ in range(20_000):
     handler.emit(line)
+signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
