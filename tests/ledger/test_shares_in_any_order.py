@@ -172,17 +172,18 @@ class Sharing(RuleBasedStateMachine):
             return
         cut = [peer for peer in self.peers if peer.is_cut or peer.share.is_cut_off]
         if self.partitions and (cut or self.was_outside):
-            self.bounded(used)
+            # The store does not see what the cut-off ones use: one that is larger than all is alone as far as it knows.
+            self.bounded(used, max([TOTAL, *(peer.held for peer in alone)]))
         else:
             assert used <= TOTAL, [(peer.used, peer.held) for peer in self.peers]
 
-    def bounded(self, used: int) -> None:
+    def bounded(self, used: int, most: int) -> None:
         """Those that have been cut off, each by what it has or may have; forgotten once all are within the total."""
         for peer in self.peers:
             if peer.is_cut or peer.share.is_cut_off:
                 peer.outside = max(peer.outside, peer.used)
         self.was_outside = sum(peer.outside for peer in self.peers)
-        assert used <= TOTAL + self.was_outside
+        assert used <= most + self.was_outside
         if used <= TOTAL and not any(peer.is_cut or peer.share.is_cut_off for peer in self.peers):
             self.was_outside = 0
             for peer in self.peers:
