@@ -15,7 +15,8 @@ from gateway.models.served import ServedModel
 from gateway.pipeline.backend import Backend
 from gateway.pipeline.exchange import Parts
 from gateway.telemetry import declarations as declared
-from gateway.telemetry.metrics import Histogram, Metrics
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tables import Histogram
 from gateway.wire.status import (
     CalibrationStatus,
     DriftStatus,

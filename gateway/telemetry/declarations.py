@@ -33,7 +33,7 @@ UNKNOWN = "unknown"
 ENDPOINTS_LATER = RARELY_ASKED
 ENDPOINTS = (
     *("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/tokenize", "/detokenize"),
-    *("/v1/messages/count_tokens", "/gateway/preflight", "/gateway/try", OTHER, *ENDPOINTS_LATER),
+    *("/v1/messages/count_tokens", "/gateway/preflight", OTHER, *ENDPOINTS_LATER),
 )
 RESOURCES = (*(resource.label for resource in Resource), "seats", "body_bytes", "decode_bytes")
 IMAGE_CODES = tuple(code.value for code in Code if GatewayError(code, "").is_about_an_image)
@@ -164,7 +164,8 @@ FIRST_TOKEN = Declaration(
 TOKENS = Declaration(
     "tokens_total",
     "counter",
-    "Tokens that requests took of the engine, each once where it is reported; `cached` ones are part of the prompt.",
+    "Tokens that requests took of the engine; `cached` ones are part of the prompt. Of very "
+    "many models and tenant classes, the later ones have series from their first request on.",
     (
         MODEL,
         TENANT_CLASS,

@@ -6,19 +6,16 @@ loop, so it must take less than 5 ms: the many cells of the tables are written h
 needs thirty times as long for a line.
 """
 
-import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, product
-from math import nan, prod
+from itertools import product
+from math import nan
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Exemplar
 
 from gateway.domain.cost import Uncertainty
 from gateway.domain.errors import Code
@@ -30,8 +27,9 @@ from gateway.domain.priority import Priority
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.telemetry import declarations as declared
 from gateway.telemetry.declarations import ONLY_UPSTREAM, OTHER, UNKNOWN
-from gateway.telemetry.declaring import Declaration, Label
+from gateway.telemetry.declaring import Declaration
 from gateway.telemetry.request_log import TokensUsed
+from gateway.telemetry.tables import CounterTable, Histogram
 from gateway.telemetry.tenant_declarations import TENANT_CLASS
 
 _Kind = TypeVar("_Kind")
@@ -45,85 +43,9 @@ _PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # Model names with series of their own: some 70 lines each.
 MOST_MODELS = 100
 _LONGEST_MODEL = 200
-# Lines of one table. A hundred models without tenants need fewer; with many tenants, models beyond it are `other`.
-_MOST_CELLS = 12_000
+# Of tokens, ten lines for each model and tenant class: so many from the start, and in all.
+_FIRST_TOKEN_CELLS = 400
 _MOST_TOKEN_CELLS = 4_000
-
-
-class CounterTable:
-    """A cell for every combination of label values, of as many models as there is room for."""
-
-    __slots__ = ("_line_heads", "_most_cells", "_of_the_operator", "cells", "declaration")
-
-    def __init__(
-        self, declaration: Declaration, of_the_operator: Sequence[str] = (), most_cells: int = _MOST_CELLS
-    ) -> None:
-        """The operator's names are the values of a label that has none of its own, other than the model."""
-        self._most_cells = most_cells
-        self.declaration = declaration
-        self._of_the_operator = of_the_operator
-        self.cells: dict[tuple[str, ...], int] = {}
-        self._line_heads: list[str] = []
-
-    def open_cells(self, models: Sequence[str]) -> None:
-        """Cells at zero for `models`; those that exist keep their count."""
-        labels = self.declaration.labels
-        for model in models if declared.MODEL in labels else models[:1]:
-            values = [self._values(label, model) for label in labels]
-            if len(self.cells) + prod(map(len, values)) <= self._most_cells:
-                for key in product(*values):
-                    self.open(key)
-
-    def _values(self, label: Label, model: str) -> Sequence[str]:
-        if label.values is not None:
-            return [value for value in label.values if value not in label.later]
-        return (model,) if label is declared.MODEL else self._of_the_operator
-
-    def open(self, key: tuple[str, ...]) -> None:
-        """The one of these values, at zero unless it is there already."""
-        if key in self.cells:
-            return
-        self.cells[key] = 0
-        labels = zip(self.declaration.labels, key, strict=True)
-        pairs = sorted(f'{label.name}="{_escaped(value)}"' for label, value in labels)
-        self._line_heads.append(f"{self.declaration.full_name}{{{','.join(pairs)}}} ")
-
-    def text(self, *, is_openmetrics: bool) -> str:
-        """Its lines on the page; both formats write a counter's samples in the same way, as the library does."""
-        name = self.declaration.full_name.removesuffix("_total" if is_openmetrics else "")
-        lines = [f"# HELP {name} {self.declaration.help}", f"# TYPE {name} counter"]
-        cells = zip(self._line_heads, self.cells.values(), strict=True)
-        return "\n".join([*lines, *[f"{head}{count}.0" for head, count in cells], ""])
-
-
-class Histogram:
-    """Counts by bucket, and the sum."""
-
-    __slots__ = ("_bounds", "_exemplars", "counts", "declaration", "total")
-
-    def __init__(self, declaration: Declaration) -> None:
-        self.declaration = declaration
-        self._bounds = declaration.buckets
-        self.counts = [0] * (len(declaration.buckets) + 1)
-        self.total = 0.0
-        self._exemplars: dict[int, Exemplar] = {}
-
-    def observe(self, value: float, trace_id: str | None = None) -> None:
-        """`trace_id` of the trace that shows what took so long."""
-        bucket = bisect_left(self._bounds, value)
-        self.counts[bucket] += 1
-        self.total += value
-        if trace_id is not None:
-            self._exemplars[bucket] = Exemplar({"trace_id": trace_id}, value, time.time())
-
-    def family(self) -> Metric:
-        names = [*map(str, self._bounds), "+Inf"]
-        buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = list(
-            zip(names, accumulate(self.counts), strict=True)
-        )
-        for bucket, exemplar in self._exemplars.items():
-            buckets[bucket] = (names[bucket], buckets[bucket][1], exemplar)
-        return HistogramMetricFamily(self.declaration.full_name, self.declaration.help, buckets, self.total)
 
 
 class Metrics:
@@ -152,7 +74,7 @@ class Metrics:
         self._reported_tokens = CounterTable(declared.REPORTED_TOKENS)
         self._predicted_image_tokens = CounterTable(declared.PREDICTED_IMAGE_TOKENS)
         self._reported_image_tokens = CounterTable(declared.REPORTED_IMAGE_TOKENS)
-        self._tokens = CounterTable(declared.TOKENS, classes, _MOST_TOKEN_CELLS)
+        self._tokens = CounterTable(declared.TOKENS, classes, _FIRST_TOKEN_CELLS)
         self._counters = _all_of(CounterTable, self)
         self._shadow_decisions = CounterTable(declared.SHADOW_DECISIONS, classes)
         self._shadow_images = CounterTable(declared.SHADOW_IMAGES)
@@ -279,9 +201,10 @@ class Metrics:
     def tokens(self, model: str | None, tenant_class: str, used: TokensUsed) -> None:
         """What one request took of the engine. KeyError for a tenant class that was not told at the start."""
         cells, source = self._tokens.cells, "estimated" if used.is_estimate else "reported"
+        model = self._model(model)
         if (model, tenant_class, "text", source) not in cells:
-            model = OTHER
-        assert model is not None, "that is a name"
+            has_room = self._tokens.open_late(model, tenant_class, _MOST_TOKEN_CELLS)
+            model = model if has_room else OTHER
         cells[model, tenant_class, "text", source] += used.text
         cells[model, tenant_class, "output", source] += used.output
         if used.visual:
@@ -376,10 +299,6 @@ class _Page(Collector):
 
     def collect(self) -> Iterator[Metric]:
         return self._metrics.families()
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _cells(reading: Reading) -> _Cells:

@@ -111,7 +111,7 @@ _OPEN = {
 
 RARELY_ASKED = (
     "/v1/chat/completions/batch", "/v1/messages", "/v1/responses", "/v2/embed", "/pooling", "/classify", "/score",
-    "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank", INVOCATIONS_PATH,
+    "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank", TRY_PATH, INVOCATIONS_PATH,
 )  # fmt: skip
 """Most gateways never see these."""
 _INVOCATIONS = Route(Kind.INVOCATIONS, INVOCATIONS_PATH, ("POST",))
