@@ -28,9 +28,7 @@ async def share_quotas(settings: Settings, keys: KeysInUse, timing: Timing, stac
         return
 
     def quotas() -> Iterator[tuple[str, Quota]]:
-        # Several tenants may have one quota, which is counted once.
-        known = {id(tenant.quota): (tenant.name, tenant.quota) for tenant in reversed(keys.tenancy.with_quota())}
-        return ((name, quota) for name, quota in known.values() if quota is not None)
+        return ((tenant.name, tenant.quota) for tenant in keys.tenancy.with_quota() if tenant.quota is not None)
 
     store = RedisQuotaStore(connect(shared.redis_url.get_secret_value()), f"{shared.namespace}:quotas")
     sharing = SharedQuotas(quotas, store, _QUOTA_SECONDS, timing.clock)

@@ -57,6 +57,11 @@ def test_an_address_of_something_else_is_a_mistake():
         Settings.model_validate({"ledger": {"redis_url": "http://127.0.0.1:6379"}})
 
 
+def test_an_address_that_cannot_be_read_is_a_mistake_of_the_settings():
+    with pytest.raises(pydantic.ValidationError, match="`redis_url` cannot be read"):
+        Settings.model_validate({"ledger": {"redis_url": "redis://127.0.0.1:port/0"}})
+
+
 def test_the_extra_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setattr("gateway.settings.ledger.is_installed", lambda _: False)
     with pytest.raises(pydantic.ValidationError, match=r"vlm-gateway\[redis\]"):

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+from functools import partial
 from types import FrameType
 from typing import Annotated
 
@@ -82,7 +83,8 @@ def serve(
     own = {"mode": mode, "server.host": host, "server.port": None if port is None else str(port)}
     flags = upstream_flags(upstream) | own
     settings = read_settings(config, assignments, flags).settings
-    logging.config.dictConfig(logging_config(settings.log.level, settings.log.format, secrets_of(settings)))
+    logs = logging_config(settings.log.level, settings.log.format, secrets_of(settings))
+    logging.config.dictConfig(logs)
     if workers > 1:
         settings = settings_of_many(settings, workers)
     try:
@@ -102,7 +104,7 @@ def serve(
     _settle_memory()
     server = _Server(application, settings, listening.host)
     if workers > 1:
-        Workers(workers, listening.host, settings.server.port, server.run_below).run()
+        Workers(workers, listening.host, settings.server.port, partial(server.run_below, logs)).run()
     server.run()
 
 
@@ -168,8 +170,10 @@ class _Server(uvicorn.Server):
         self._was_interrupted = False
         self._parent: int | None = None
 
-    def run_below(self, sockets: list[socket.socket]) -> None:
+    def run_below(self, logs: dict[str, object], sockets: list[socket.socket]) -> None:
         """As one of several processes, which ends when the one that started it is gone."""
+        # The thread that writes the log stayed with the process that this one was forked from.
+        logging.config.dictConfig(logs)
         self._parent = os.getppid()
         self.run(sockets)
 

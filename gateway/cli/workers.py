@@ -4,6 +4,7 @@ The port's socket is opened here, and all of them take connections from it, so n
 has a port of its own beside that, the next numbers after the port, because its metrics are its own.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -48,12 +49,10 @@ def listen(host: str, port: int) -> socket.socket:
     """Ends the program where the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         why = os.strerror(error.errno or 0)
         fail(f"{host}:{port} cannot be listened on: {why}. With --workers N the next N ports are used too.")
-    listener.set_inheritable(True)
-    return listener
 
 
 class Workers:
@@ -83,7 +82,7 @@ class Workers:
         if process_id:
             self._started[process_id] = number, time.monotonic()
             if self._is_ending:  # told while this one was being made
-                os.kill(process_id, signal.SIGTERM)
+                _send(process_id, signal.SIGTERM)
             return
         # Out of the terminal's group: Ctrl-C comes from here, once.
         os.setpgrp()
@@ -99,7 +98,7 @@ class Workers:
     def _tell(self, number: int, _frame: FrameType | None) -> None:
         self._is_ending |= number != signal.SIGHUP
         for process_id in list(self._started):
-            os.kill(process_id, number)
+            _send(process_id, number)
 
     def _ended(self, process_id: int, exit_code: int) -> None:
         number, started = self._started.pop(process_id)
@@ -111,3 +110,9 @@ class Workers:
             return
         self._exit_code = 1
         self._tell(signal.SIGTERM, None)
+
+
+def _send(process_id: int, number: int) -> None:
+    """To one that may just have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process_id, number)

@@ -117,8 +117,9 @@ class _Bucket:
 
     def give_back(self, now: float, amount: int, spent_at: float) -> None:
         """Of what was spent then: less what may have leaked since, for that others have had."""
-        self.taken -= amount
-        self._spent = max(0.0, self._leaked(now) - max(0.0, amount - self._per_second * (now - spent_at)))
+        given = max(0.0, amount - self._per_second * (now - spent_at))
+        self.taken -= round(given)
+        self._spent = max(0.0, self._leaked(now) - given)
         self._at = max(now, self._at)
 
     def _leaked(self, now: float) -> float:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gateway.domain.errors import Code, GatewayError
 from gateway.domain.media import MediaCost
-from gateway.domain.tenancy import Tenant
+from gateway.domain.tenant import DEFAULT_CLASS, Tenant
 
 MOST_ANSWERS = 100_000
 """Some 30 MB."""
@@ -19,8 +19,6 @@ MOST_ANSWERS = 100_000
 
 HIDDEN_HISTORY = MediaCost(None, "previous_response_id", 1 << 17, 1 << 17)
 """What a history that only the server has may cost: more than any context holds, or as much as the model's does."""
-
-_KEY_NAME_CHARACTERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,9 @@ def owner_of(tenant: Tenant, key: bytes) -> str:
 
     Who has no key shares with all who have none.
     """
-    digest = sha256(key).hexdigest()
-    is_stranger = tenant.name in {"", "crowd", digest[:_KEY_NAME_CHARACTERS]}
-    return f"key {digest}" if is_stranger else f"tenant {tenant.name}"
+    if tenant.is_named and tenant.name != DEFAULT_CLASS:
+        return f"tenant {tenant.name}"
+    return f"key {sha256(key).hexdigest()}"
 
 
 def refuse_by_policy(policy: StoringPolicy, previous_id: str | None, *, is_background: bool) -> None:

@@ -45,8 +45,9 @@ class Tenancy:
     """Finds the tenant of a key.
 
     `keys` are those that are configured, None: none are. `named` are the tenants of the settings; others that a keys
-    file or a proxy names are like `stranger`, with a quota each like his. Without `keys`, each key has a tenant like
-    `stranger`, who shares his quota with the others: 1,024 that came within the last ten minutes; those beyond are one.
+    file names are like `stranger`, with a quota each like his. Without `keys`, each key has a tenant like `stranger`,
+    who shares his quota with the others, and so has each name of a proxy: 1,024 that came within the last ten minutes;
+    those beyond are one.
     """
 
     __slots__ = (

@@ -1,7 +1,9 @@
 """What tenants take of their minute at one gateway, told to the others: each counts it as if it had come to itself.
 
 Told a few times a second, so a tenant can have, through several gateways at once, no more above its limit than what it
-asks of the others within such a moment. In silence each gateway counts for itself, and tells it all afterwards.
+asks of the others within such a moment. In silence each gateway counts for itself, and tells it all afterwards; what a
+call added whose answer was lost is told twice, and a charge that is given back after a long wait is given back whole at
+the others, where part of it has leaked: both are gone with the minute.
 """
 
 import asyncio
@@ -82,7 +84,8 @@ class SharedQuotas:
             _log.debug("quotas are not shared just now: %s", error)
             return
         before, self._sums = self._sums, sums
-        self._told |= {name: all_of_it for name, (_, all_of_it) in taken.items()}
+        # Of tenants that are gone nothing is kept: one that comes back has taken nothing yet.
+        self._told = {name: all_of_it for name, (_, all_of_it) in taken.items()}
         if before.beginning != sums.beginning:
             return  # nobody knows how old that is, nor what was lost
         for name, (quota, _) in taken.items():

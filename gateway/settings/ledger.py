@@ -47,4 +47,10 @@ class LedgerSettings(Section):
             raise ValueError("`redis_url` needs the extra `redis`: pip install 'vlm-gateway[redis]'")
         if not self.redis_url.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("`redis_url` begins with redis://, rediss:// or unix://")
+        from redis.asyncio.connection import parse_url  # noqa: PLC0415 - of the extra, which was looked for above
+
+        try:
+            parse_url(self.redis_url.get_secret_value())
+        except ValueError as error:
+            raise ValueError(f"`redis_url` cannot be read: {error}") from error
         return self

@@ -108,6 +108,7 @@ def test_two_processes_are_one_gateway(tmp_path):
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert not psutil.pid_exists(killed.pid)
+        assert output.read_text().count("SIGTERM: draining") == 2, "each of them writes its log"
 
 
 @pytest.mark.system("redis-server")

@@ -49,12 +49,13 @@ def test_the_oldest_is_forgotten():
 
 class TestOwners:
     def test_a_tenants_keys_are_one_owner(self):
-        tenant = Tenant("one")
+        tenant = Tenant("one", is_named=True)
         assert owner_of(tenant, b"k1") == owner_of(tenant, b"k2") == "tenant one"
 
     def test_strangers_are_owners_by_their_keys_however_crowded_it_is(self):
         digest = sha256(b"k").hexdigest()
-        tenants = [Tenant(), Tenant("crowd"), Tenancy().tenant_of(b"k", 0.0)]
+        everyone_else = Tenant("default", is_named=True)  # as the settings may name it
+        tenants = [Tenant(), Tenant("crowd"), Tenancy().tenant_of(b"k", 0.0), everyone_else]
         assert {owner_of(tenant, b"k") for tenant in tenants} == {f"key {digest}"}
         assert owner_of(Tenant(), b"other") != owner_of(Tenant(), b"k")
 
@@ -62,14 +63,14 @@ class TestOwners:
         one, other = (Arrival(named_as=name).identity for name in (b"one", b"other"))
         assert owner_of(Tenant("crowd"), one) == owner_of(Tenancy().tenant_by_name(b"one", 0.0), one)
         assert len({owner_of(Tenant("crowd"), each) for each in (one, other, b"one", b"")}) == 4
-        assert owner_of(Tenant("gold"), one) == "tenant gold"
+        assert owner_of(Tenant("gold", is_named=True), one) == "tenant gold"
 
     def test_who_has_no_key_shares_with_all_who_have_none(self):
         assert owner_of(Tenant(), b"") == owner_of(Tenant(), b"")
 
     def test_no_tenants_name_is_anybodys_key(self):
         digest = sha256(b"k").hexdigest()
-        assert owner_of(Tenant(f"key {digest}"), b"x") != owner_of(Tenant(), b"k")
+        assert owner_of(Tenant(f"key {digest}", is_named=True), b"x") != owner_of(Tenant(), b"k")
 
 
 class TestThePolicy:

@@ -94,6 +94,35 @@ async def test_what_was_really_used_counts_and_leaks_at_both(pair):
     assert pair.left() == [60, 60]
 
 
+async def test_of_what_is_given_back_late_the_others_too_get_only_what_has_not_leaked(pair):
+    one, other = pair.quotas
+    one.charge(pair.clock.now, Amounts(0, 6_000))
+    one.spend(pair.clock.now, Amounts(0, 6_000))
+    await pair.tell()
+    began = pair.clock.now
+    pair.clock.advance(30.0)  # half of it is back by itself
+    one.true_up(pair.clock.now, Amounts(0, 6_000), Amounts(0, 3_000), began)
+    await pair.tell()
+    assert [each.levels(pair.clock.now)[1].remaining for each in (one, other)] == [3_000, 3_000]
+
+
+async def test_a_tenant_that_is_gone_and_comes_back_has_taken_nothing_new(sums, clock):
+    here = {"team": Quota(LIMITS)}
+    told, other = SharedQuotas(here.items, sums, 0.0, clock), Quota(LIMITS)
+    beside = SharedQuotas(lambda: [("team", other)], sums, 0.0, clock)
+    for each in (told, beside, told, beside):
+        await each.tell()
+    here["team"].charge(clock.now, Amounts(40))
+    for each in (told, beside):
+        await each.tell()
+    gone = here.pop("team")
+    await told.tell()
+    here["team"] = Quota(gone.limits)
+    for each in (told, beside):
+        await each.tell()
+    assert other.levels(clock.now)[0].remaining == 20
+
+
 async def test_in_silence_each_counts_for_itself_and_tells_it_afterwards(pair, sums):
     sums.is_down = True
     pair.quotas[0].charge(pair.clock.now, Amounts(40))
