@@ -13,7 +13,7 @@ from rich.table import Table
 from gateway.cli.options import fail, wide_console
 from gateway.domain.tenancy import DEFAULT_CLASS
 from gateway.keys_file import KeysFileError, digest_of, locked, new_key, read_keys, write_keys
-from gateway.settings.keys import KeyEntry
+from gateway.settings.keys import LONGEST_NAME, KeyEntry
 from gateway.telemetry.logs import logging_config
 
 logger = logging.getLogger(__name__)
@@ -73,8 +73,8 @@ def create(
     if end is not None and end <= now:
         fail(f"--expires {expires}: that is past already")
     secret = new_key()
-    if not (1 <= len(name) <= _LONGEST_NAME and 1 <= len(tenant) <= _LONGEST_NAME):
-        fail(f"Names have 1 to {_LONGEST_NAME} characters.")
+    if not (1 <= len(name) <= LONGEST_NAME and 1 <= len(tenant) <= LONGEST_NAME):
+        fail(f"Names have 1 to {LONGEST_NAME} characters.")
     entry = KeyEntry(name=name, tenant=tenant, sha256=digest_of(secret), created=now, expires=end)
     try:
         with locked(file):
@@ -127,9 +127,6 @@ def revoke(name: KeyName, file: KeysPath) -> None:
     except KeysFileError as error:
         fail(str(error))
     _audit("revoked", name, gone[0].tenant, file)
-
-
-_LONGEST_NAME = 64
 
 
 def _entries_or_none(file: str) -> tuple[KeyEntry, ...]:

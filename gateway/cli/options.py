@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -10,8 +12,10 @@ import typer
 from rich.console import Console
 
 from gateway.access import contradictions_about_keys
+from gateway.certificates import CertificateError
 from gateway.key_reload import keys_of_file
 from gateway.keys_file import KeysFileError
+from gateway.models.configure import ModelSettingsError
 from gateway.policies import limits_that_do_not_fit, rungs_that_do_nothing
 from gateway.settings import Settings
 from gateway.settings_sources import Loaded, SettingsError, load
@@ -45,6 +49,17 @@ def fail(message: str, exit_code: int = 2) -> NoReturn:
     """Say what is wrong and leave."""
     errors.print(message, markup=False)
     raise typer.Exit(exit_code)
+
+
+@contextmanager
+def mistakes_told() -> Iterator[None]:
+    """Mistakes of the settings that only show when files are read end the command with exit code 2."""
+    try:
+        yield
+    except ModelSettingsError as mistakes:
+        fail(f"The models cannot be read:\n{mistakes}")
+    except CertificateError as mistake:
+        fail(f"A certificate cannot be used: {mistake}")
 
 
 def upstream_flags(addresses: list[str] | None) -> dict[str, str | None]:

@@ -17,21 +17,19 @@ import uvicorn
 
 from gateway.access import listening_of
 from gateway.app import Application
-from gateway.certificates import CertificateError
 from gateway.cli.check.doubts import doubts_of
 from gateway.cli.check.surroundings import look_around
 from gateway.cli.options import (
     Assignments,
     ConfigFile,
     UpstreamAddresses,
-    fail,
+    mistakes_told,
     read_settings,
     refuse_bad_keys,
     upstream_flags,
 )
 from gateway.cli.workers import Workers, settings_of_many
 from gateway.imaging.heap import keep_freed_memory
-from gateway.models.configure import ModelSettingsError
 from gateway.server.http_protocol import GatewayProtocol
 from gateway.settings import Settings
 from gateway.settings.secrets import secrets_of
@@ -87,12 +85,8 @@ def serve(
     logging.config.dictConfig(logs)
     if workers > 1:
         settings = settings_of_many(settings, workers)
-    try:
+    with mistakes_told():
         application = Application(settings, processes=workers)
-    except ModelSettingsError as error:
-        fail(f"The models cannot be read:\n{error}")
-    except CertificateError as error:
-        fail(f"A certificate cannot be used: {error}")
     refuse_bad_keys(settings)
     if settings.is_shadow:
         logger.warning("shadow mode: nothing is queued, refused or changed; what would be decided is only told")

@@ -23,7 +23,8 @@ def _digest(text: str) -> str:
 
 
 KeyDigest = Annotated[str, AfterValidator(_digest)]
-Name = Annotated[str, Field(min_length=1, max_length=64)]
+LONGEST_NAME = 64
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 
 
 class KeySettings(Section):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.certificates import CertificateError, certificates_of
+from gateway.certificates import certificates_of
 from gateway.cli.check.beside_plan import compare_servers, print_compared
 from gateway.cli.check.calibration import calibrate
 from gateway.cli.check.findings import LOOK_SECONDS, Asked, find, table_of
@@ -21,13 +21,13 @@ from gateway.cli.options import (
     ConfigFile,
     UpstreamAddresses,
     fail,
+    mistakes_told,
     read_settings,
     refuse_bad_keys,
     upstream_flags,
 )
 from gateway.ledger.host_memory import memory_limit_bytes
 from gateway.model_files import places_of
-from gateway.models.configure import ModelSettingsError
 from gateway.models.places import Places
 from gateway.models.served import ServedModel
 from gateway.policies import UpstreamPolicy, calibration_ways_of, models_of, upstreams_of
@@ -72,14 +72,9 @@ def check(
     """
     loaded = read_settings(config, assignments, upstream_flags(upstream))
     refuse_bad_keys(loaded.settings)
-    try:
+    with mistakes_told():
         models = models_of(loaded.settings)
-    except ModelSettingsError as mistakes:
-        fail(f"The models cannot be read:\n{mistakes}")
-    try:
         tls = certificates_of(loaded.settings).upstreams
-    except CertificateError as mistake:
-        fail(f"A certificate cannot be used: {mistake}")
     with places_of(loaded.settings, os.environ) as places:
         asked = asyncio.run(_ask_all(loaded.settings, models, places, tls))
     findings = find(loaded, asked, memory_limit_bytes(), look_around(loaded.settings, os.environ))
