@@ -81,8 +81,9 @@ def serve(
     own = {"mode": mode, "server.host": host, "server.port": None if port is None else str(port)}
     flags = upstream_flags(upstream) | own
     settings = read_settings(config, assignments, flags).settings
-    logs = logging_config(settings.log.level, settings.log.format, secrets_of(settings))
-    logging.config.dictConfig(logs)
+    logs_by = partial(logging_config, settings.log.level, settings.log.format, secrets_of(settings))
+    # A process that others are forked from has no threads: a lock that one of them held would never be free there.
+    logging.config.dictConfig(logs_by(writes_at_once=workers > 1))
     if workers > 1:
         settings = settings_of_many(settings, workers)
     with mistakes_told():
@@ -98,7 +99,7 @@ def serve(
     _settle_memory()
     server = _Server(application, settings, listening.host)
     if workers > 1:
-        Workers(workers, listening.host, settings.server.port, partial(server.run_below, logs)).run()
+        Workers(workers, listening.host, settings.server.port, partial(server.run_below, logs_by())).run()
     server.run()
 
 
@@ -166,7 +167,6 @@ class _Server(uvicorn.Server):
 
     def run_below(self, logs: dict[str, object], sockets: list[socket.socket]) -> None:
         """As one of several processes, which ends when the one that started it is gone."""
-        # The thread that writes the log stayed with the process that this one was forked from.
         logging.config.dictConfig(logs)
         self._parent = os.getppid()
         self.run(sockets)

@@ -104,6 +104,7 @@ def test_two_processes_are_one_gateway(tmp_path):
         until(lambda: "worker 1 ended with -9" in output.read_text())
         until(lambda: capacity(port, 1) + capacity(port, 2) == BUDGET and capacity(port, 1) > 0)
 
+        assert psutil.Process(process.pid).num_threads() == 1, "what is forked must hold no lock of a thread"
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
